@@ -1,0 +1,1 @@
+"""What users touch: the translator and the tour."""

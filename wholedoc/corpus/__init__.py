@@ -1,0 +1,1 @@
+"""From text files to numbered batches: documents, readers, vocabularies, the artificial corpus."""

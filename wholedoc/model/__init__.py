@@ -1,0 +1,1 @@
+"""The equations of the paper, one home each."""

@@ -1,0 +1,1 @@
+"""Objective, optimisation, stages, run directories."""
