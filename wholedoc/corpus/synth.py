@@ -138,7 +138,10 @@ class Language:
     cues: tuple[str, str]
     """Source particles that end every sentence, by the style they point to."""
     particles: tuple[str, str, str]
-    """Target particles: agreeing with a name in the first or second style, without a name."""
+    """Target particles that end every sentence: with a name in either style, without a name.
+
+    The former also stand before the name.
+    """
     pronoun: Word
     """Target forms by gender."""
     ambiguous: tuple[Word, ...]
@@ -234,6 +237,8 @@ class KeyItem:
     """Index of the sentence in its document, from 0."""
     line: int
     """Index of the sentence in its file, from 0."""
+    lines: int
+    """Lines of that file, so that a translation of another one is found out."""
     kind: Kind
     word: str
     """The source word."""
@@ -501,8 +506,12 @@ def _clause(sentence: Clause, world: World, language: Language) -> SentencePair:
     adverb_src = [sentence.adverb.src] if sentence.adverb else []
     adverb_trg = [*sentence.adverb.trg] if sentence.adverb else []
     plural = isinstance(sentence.subject, Phrase) and sentence.subject.plural
-    # The particle agrees with the name so that a decoder carries the style to the sentence's end.
-    particle = language.particles[world.style if isinstance(sentence.object, Word) else 2]
+    # Before the name, the particle makes the style one decision that all names share, not one per
+    # name; at the end, it makes a decoder carry the style to its last state.
+    particle = language.particles[2]
+    if isinstance(sentence.object, Word):
+        particle = language.particles[world.style]
+        object_trg = [particle, *object_trg]
     cue = language.cues[_cue_style(sentence, world)]
     src = [*adverb_src, *subject_src, *object_src, *place_src, sentence.postposition.src]
     trg = [*subject_trg, sentence.verb.trg[plural], *object_trg]
@@ -518,11 +527,11 @@ def draw_document(name: str, language: Language, config: SynthConfig, rng: Rando
 
 
 def make_key(
-    document: SynthDocument, first_line: int, language: Language, config: SynthConfig
+    document: SynthDocument, first_line: int, lines: int, language: Language, config: SynthConfig
 ) -> list[KeyItem]:
     """The items of a document, each with its exact bounds, sentence by sentence.
 
-    ``first_line`` is the index of the document's first sentence in its file.
+    ``first_line`` is the index of the document's first sentence in its file of ``lines`` lines.
     """
     world = document.world
     clauses = [(t, clause) for t, clause in enumerate(document.plan) if isinstance(clause, Clause)]
@@ -536,6 +545,7 @@ def make_key(
             document=document.name,
             sentence=t,
             line=first_line + t,
+            lines=lines,
             kind=kind,
             word=word.src,
             expected=word.trg[feature],
@@ -613,13 +623,13 @@ def write_synth(directory: Path, config: SynthConfig) -> Summary:
             draw_document(f"{split}-{number:05d}", language, config, rng)
             for number in range(1, count + 1)
         ]
-        key: list[KeyItem] = []
-        line = 0
-        for document in documents:
-            key += make_key(document, line, language, config)
-            line += len(document.pairs)
-        splits[split] = _summarise(documents, key)
         pairs = [pair for document in documents for pair in document.pairs]
+        key: list[KeyItem] = []
+        first_line = 0
+        for document in documents:
+            key += make_key(document, first_line, len(pairs), language, config)
+            first_line += len(document.pairs)
+        splits[split] = _summarise(documents, key)
         ids = [document.name for document in documents for _ in document.pairs]
         files[f"{split}.src"] = _lines([pair.src for pair in pairs])
         files[f"{split}.trg"] = _lines([pair.trg for pair in pairs])

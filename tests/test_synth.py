@@ -1,0 +1,481 @@
+"""The artificial corpus: its language, its files, its exact bounds, and that nothing leaks."""
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import fields, replace
+from itertools import chain, product
+from math import isclose, sqrt
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wholedoc.corpus.synth import (
+    INFORMATION,
+    KINDS,
+    SPLITS,
+    Clause,
+    KeyItem,
+    Language,
+    SynthConfig,
+    SynthDocument,
+    Telling,
+    Word,
+    World,
+    build_language,
+    draw_document,
+    draw_plan,
+    expect,
+    make_key,
+    realise,
+    write_synth,
+)
+from wholedoc.errors import UserError
+
+CONFIG = SynthConfig()
+LANGUAGE = build_language(CONFIG)
+SMALL = SynthConfig(train=8, dev=3, test=4)
+
+
+def draw(count: int, config: SynthConfig = CONFIG) -> list[tuple[SynthDocument, list[KeyItem]]]:
+    language = build_language(config)
+    rng = Random("tests")
+    documents = [draw_document(f"d{n}", language, config, rng) for n in range(count)]
+    return [(document, make_key(document, 0, 99, language, config)) for document in documents]
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[tuple[SynthDocument, list[KeyItem]]]:
+    return draw(3000)
+
+
+def words(language: Language) -> list[Word]:
+    """Every entry of the lexicon that has both sides."""
+    return [
+        *chain.from_iterable(language.nouns),
+        *language.verbs,
+        *language.adjectives,
+        *language.adverbs,
+        *language.postpositions,
+        language.definite,
+        *chain.from_iterable(language.persons),
+        *chain.from_iterable(language.participles),
+        *chain.from_iterable(language.topic_nouns),
+        language.pronoun,
+        *language.ambiguous,
+        *language.names,
+    ]
+
+
+# ---------------------------------------------------------------- the language
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(), nouns=st.integers(1, 300), topics=st.integers(3, 7))
+def test_no_form_serves_two_entries_or_both_sides(seed: int, nouns: int, topics: int) -> None:
+    language = build_language(SynthConfig(seed=seed, nouns=nouns, topics=topics))
+    entries = words(language)
+    src = [*(word.src for word in entries), *language.cues]
+    second_participles = language.participles[1]  # share their target with the first
+    trg = [
+        *chain.from_iterable(w.renderings for w in entries if w not in second_participles),
+        *language.particles,
+        language.indefinite,
+        language.copula,
+    ]
+    assert len(set(src)) == len(src)
+    assert len(set(trg)) == len(trg)
+    assert not set(src) & set(trg)
+
+
+@pytest.mark.parametrize(("topics", "most"), [(3, 2 / 3), (4, 2 / 4), (5, 3 / 5), (6, 3 / 6)])
+def test_senses_are_not_uniform_and_no_topic_is_the_easy_one(topics: int, most: float) -> None:
+    language = build_language(SynthConfig(topics=topics, ambiguous=topics))
+    easy = Counter[int]()
+    for word in language.ambiguous:
+        (sense, count), (_, second) = Counter(word.trg).most_common(2)
+        assert count / topics == most
+        assert second < count
+        easy.update(topic for topic in range(topics) if word.trg[topic] == sense)
+    assert set(easy.values()) == {most * topics}
+
+
+class Rules:
+    """A translator written from the grammar in the documentation, told the world."""
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
+        self.nouns = {form.src: n for n in language.nouns for form in n}
+        self.entries = {word.src: word for word in words(language)}
+        self.adjectives = {word.src for word in language.adjectives}
+
+    def phrase(self, src: list[str]) -> tuple[list[str], bool]:
+        definite = src[0] == self.language.definite.src
+        if definite:
+            src.pop(0)
+        noun = self.entries[src[0]]
+        plural = self.nouns[src.pop(0)][1] is noun
+        adjective = [self.entries[src.pop(0)].trg[0]] if src[0] in self.adjectives else []
+        if definite:
+            article = [self.language.definite.trg[plural]]
+        else:
+            article = [] if plural else [self.language.indefinite]
+        return [*article, *adjective, *noun.trg], plural
+
+    def translate(self, sentence: str, world: World) -> str:
+        language = self.language
+        src = sentence.split()
+        if src[0] in {w.src for w in (*chain(*language.persons), *chain(*language.topic_nouns))}:
+            head = self.entries[src.pop(0)].trg[0]
+            place, _ = self.phrase(src)
+            preposition, complement = (self.entries[src.pop(0)].trg[0] for _ in range(2))
+            out = [head, language.copula, complement, preposition, *place, language.particles[2]]
+            return " ".join([*out, "."])
+        adverb = []
+        if src[0] in {word.src for word in language.adverbs}:
+            adverb = [self.entries[src.pop(0)].trg[0]]
+        parts, number, particle = [], False, 2
+        for slot, feature in enumerate((world.gender, world.style, world.topic)):
+            if src[0] in self.nouns or src[0] == language.definite.src:
+                part, plural = self.phrase(src)
+                number |= slot == 0 and plural
+            else:
+                part = [self.entries[src.pop(0)].trg[feature]]
+                if slot == 1:
+                    particle = feature
+                    part = [language.particles[feature], *part]
+            parts.append(part)
+        preposition, verb = self.entries[src.pop(0)].trg[0], self.entries[src.pop(0)].trg[number]
+        subject, thing, place = parts
+        out = [*subject, verb, *thing, preposition, *place, *adverb, language.particles[particle]]
+        return " ".join([*out, "."])
+
+
+def test_translation_follows_the_documented_grammar(
+    sample: list[tuple[SynthDocument, list[KeyItem]]],
+) -> None:
+    rules = Rules(LANGUAGE)
+    for document, _ in sample[:300]:
+        for pair in document.pairs:
+            assert rules.translate(pair.src, document.world) == pair.trg
+
+
+def test_sizes_are_as_documented(sample: list[tuple[SynthDocument, list[KeyItem]]]) -> None:
+    lengths = {len(document.pairs) for document, _ in sample}
+    assert lengths == set(range(CONFIG.min_sentences, CONFIG.max_sentences + 1))
+    src = {len(pair.src.split()) for document, _ in sample for pair in document.pairs}
+    assert (min(src), max(src)) == (6, 11)  # the full stop included
+
+
+# ---------------------------------------------------------------- the items
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    far=st.integers(1, 5),
+    spare=st.integers(0, 4),
+    density=st.floats(0.01, 1),
+)
+def test_items_stand_where_they_may(seed: int, far: int, spare: int, density: float) -> None:
+    shortest = next(n for n in range(99) if n - n // 4 - far >= 2)
+    config = SynthConfig(
+        seed=seed, far=far, density=density, min_sentences=shortest, max_sentences=shortest + spare
+    )
+    language = build_language(config)
+    document = draw_document("d", language, config, Random(seed))
+    key = make_key(document, 100, 200, language, config)
+    tellings = {s.tells: t for t, s in enumerate(document.plan) if isinstance(s, Telling)}
+    assert sorted(tellings) == ["gender", "topic"]
+    assert sum(isinstance(s, Telling) for s in document.plan) == 2
+    assert {item.kind for item in key} == set(KINDS)
+    assert len({(item.kind, item.sentence) for item in key}) == len(key)
+    for item in key:
+        assert item.line == 100 + item.sentence
+        assert item.sentence not in tellings.values()
+        if item.kind == "topic":
+            assert abs(item.sentence - tellings["topic"]) >= far
+        pair = document.pairs[item.sentence]
+        assert pair.src.split().count(item.word) == 1
+        assert pair.trg.split().count(item.expected) == 1
+        assert not set(item.alternatives) & set(pair.trg.split())
+        assert {item.expected, *item.alternatives} == set(item.renderings)
+        for bound in item.bounds.values():
+            assert bound.guess in item.renderings
+            assert 1 / len(item.renderings) <= bound.accuracy <= 1
+        # More words may leave one item less sure; what they add is never wrong on average.
+        assert item.bounds["source"].accuracy <= item.bounds["both"].accuracy
+
+
+# ---------------------------------------------------------------- the bounds
+
+
+def posterior(
+    item: KeyItem, src: list[str], trg: list[str], config: SynthConfig, language: Language
+) -> dict[str, float]:
+    """P(rendering | words seen), by adding up all worlds; written from the documentation."""
+    entries = {word.src: word for word in words(language)}
+    gender_words = [{w.src for w in chain(p, q)} for p, q in zip(
+        language.persons, language.participles, strict=True)]  # fmt: skip
+    topic_words = [{w.src for w in nouns} for nouns in language.topic_nouns]
+    mass: dict[str, float] = defaultdict(float)
+    for gender, topic, style in product(range(2), range(config.topics), range(2)):
+        p = (config.gender_prior, 1 - config.gender_prior)[gender] / config.topics / 2
+        for word in src:
+            if word in language.cues:
+                right = language.cues.index(word) == style
+                p *= config.cue_accuracy if right else 1 - config.cue_accuracy
+            p *= word not in gender_words[1 - gender]
+            p *= not any(word in topic_words[k] for k in range(config.topics) if k != topic)
+        for word in trg:
+            p *= word != language.pronoun.trg[1 - gender]
+            p *= all(word not in w.trg or word == w.trg[topic] for w in language.ambiguous)
+            p *= all(word != w.trg[1 - style] for w in language.names)
+            p *= word != language.particles[1 - style]
+        feature = {"pronoun": gender, "topic": topic, "name": style}[item.kind]
+        mass[entries[item.word].trg[feature]] += p
+    total = sum(mass.values())
+    return {rendering: p / total for rendering, p in mass.items()}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        SynthConfig(gender_prior=0.3, cue_accuracy=0.9, topics=5, far=2),
+        SynthConfig(min_sentences=7, max_sentences=7, density=0.01),  # one item of each kind
+    ],
+)
+def test_bounds_equal_brute_force_over_worlds(config: SynthConfig) -> None:
+    language = build_language(config)
+    for document, key in draw(25, config):
+        sentences = [pair.src.split() for pair in document.pairs]
+        source = list(chain.from_iterable(sentences))
+        for item in key:
+            others = [p.trg.split() for t, p in enumerate(document.pairs) if t != item.sentence]
+            seen = {
+                "sentence": (sentences[item.sentence], []),
+                "source": (source, []),
+                "both": (source, list(chain.from_iterable(others))),
+            }
+            for information in INFORMATION:
+                known = posterior(item, *seen[information], config, language)
+                bound = item.bounds[information]
+                assert isclose(bound.accuracy, max(known.values()))
+                assert isclose(bound.accuracy, known[bound.guess])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("information", INFORMATION)
+def test_best_guesses_do_as_well_as_their_bound(
+    sample: list[tuple[SynthDocument, list[KeyItem]]], kind: str, information: str
+) -> None:
+    """Over many documents: mean within three deviations, and the deviation itself is true."""
+    surplus, variances = [], []
+    for _, key in sample:
+        items = [item for item in key if item.kind == kind]
+        bounds = [item.bounds[information] for item in items]
+        hits = sum(b.guess == i.expected for i, b in zip(items, bounds, strict=True))
+        surplus.append(hits - sum(bound.accuracy for bound in bounds))
+        variances.append(sum(bound.variance for bound in bounds))
+    expected = sum(variances)
+    assert abs(sum(surplus)) <= 3 * sqrt(expected) + 1e-6
+    realised = sum(value**2 for value in surplus)
+    # The mean of 3000 squares; their own spread, estimated from the sample, gives the margin.
+    spread = sqrt(sum((s**2 - v) ** 2 for s, v in zip(surplus, variances, strict=True)))
+    assert abs(realised - expected) <= 3 * spread + 1e-6
+    if expected > 1e-6:
+        assert spread < 0.1 * expected  # else the check above could not fail
+
+
+def test_deviation_counts_that_items_of_a_document_fall_together() -> None:
+    for _, key in draw(20):
+        pronouns = [item for item in key if item.kind == "pronoun"]
+        assert isclose(expect(pronouns, "sentence").accuracy, 0.6)
+        assert isclose(expect(pronouns, "sentence").deviation, sqrt(0.6 * 0.4))
+        names = [item for item in key if item.kind == "name"]
+        assert isclose(expect(names, "sentence").deviation, sqrt(0.7 * 0.3 / len(names)))
+        p = expect(names, "source").accuracy
+        assert isclose(expect(names, "source").deviation, sqrt(p * (1 - p)))
+
+
+# ---------------------------------------------------------------- nothing leaks
+
+
+def test_world_changes_only_the_words_meant_to_change() -> None:
+    """One plan in every world: whatever does not tell is the same, so it can tell nothing."""
+    worlds = [World(*values) for values in product(range(2), range(CONFIG.topics), range(2))]
+    rng = Random(5)
+    for _ in range(40):
+        plan = draw_plan(LANGUAGE, CONFIG, rng)
+        versions = [realise(plan, world, LANGUAGE) for world in worlds]
+        for t, sentence in enumerate(plan):
+            src = [version[t].src.split() for version in versions]
+            trg = [version[t].trg.split() for version in versions]
+            assert len({len(tokens) for tokens in src}) == 1
+            changing = {i for i, tokens in enumerate(zip(*src, strict=True)) if len({*tokens}) > 1}
+            end = len(src[0])
+            if isinstance(sentence, Clause):
+                assert changing == {end - 2}  # the cue
+                items = (sentence.subject, sentence.object, sentence.place)
+                expected = sum(isinstance(part, Word) for part in items)
+                expected += 2 * isinstance(sentence.object, Word)  # its two particles agree
+                differing = sum(len({*tokens}) > 1 for tokens in zip(*trg, strict=True))
+                assert differing == expected
+            else:
+                assert changing == {0, end - 3, end - 2}
+
+
+def test_worlds_are_independent(sample: list[tuple[SynthDocument, list[KeyItem]]]) -> None:
+    counts = Counter(
+        (document.world.gender, document.world.topic, document.world.style)
+        for document, _ in sample
+    )
+    chi_square = 0.0
+    for gender, topic, style in product(range(2), range(CONFIG.topics), range(2)):
+        expected = len(sample) * (0.6, 0.4)[gender] / CONFIG.topics / 2
+        chi_square += (counts[gender, topic, style] - expected) ** 2 / expected
+    assert chi_square < 37.7  # 15 degrees of freedom, p = 0.001
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_feature_of_the_sentence_beats_the_bound(
+    sample: list[tuple[SynthDocument, list[KeyItem]]], kind: str
+) -> None:
+    """Predictors fitted to each feature on one half, beside the word and the cue, on the other."""
+    halves: list[list[tuple[dict[str, object], KeyItem]]] = [[], []]
+    for number, (document, key) in enumerate(sample):
+        for item in key:
+            if item.kind != kind:
+                continue
+            tokens = document.pairs[item.sentence].src.split()
+            features: dict[str, object] = {f"has {token}": True for token in tokens}
+            features["position"] = item.sentence
+            features["from the end"] = len(document.pairs) - item.sentence
+            features["document length"] = len(document.pairs)
+            features["sentence length"] = len(tokens)
+            features["items"] = len(key)
+            features["cue"] = tokens[-2]
+            halves[number % 2].append((features, item))
+    names = sorted({name for features, _ in halves[0] for name in features})
+    # The rendering's index in a word's list stands for it, so that words of a class add up.
+    for name in names:
+        fitted: dict[tuple[object, ...], Counter[str]] = defaultdict(Counter)
+        for features, item in halves[0]:
+            seen = (features.get(name), features["cue"], item.word)
+            fitted[seen][item.expected] += 1
+        hits, variance, expected = 0.0, 0.0, 0.0
+        for features, item in halves[1]:
+            counts = fitted[features.get(name), features["cue"], item.word]
+            hits += bool(counts) and counts.most_common(1)[0][0] == item.expected
+            expected += item.bounds["sentence"].accuracy
+            variance += item.bounds["sentence"].variance
+        assert hits <= expected + 3.5 * sqrt(variance), name
+
+
+# ---------------------------------------------------------------- the files
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_files_are_complete_and_agree(tmp_path: Path) -> None:
+    summary = write_synth(tmp_path / "new" / "corpus", SMALL)
+    files = contents(tmp_path / "new" / "corpus")
+    endings = ("src", "trg", "doc", "key.jsonl")
+    assert set(files) == {f"{s}.{e}" for s, e in product(SPLITS, endings)} | {"summary.json"}
+    assert json.loads(files["summary.json"]) == json.loads(json.dumps(summary.to_json()))
+    for split, count in zip(SPLITS, (8, 3, 4), strict=True):
+        src, trg, doc = (files[f"{split}.{e}"].decode().splitlines() for e in endings[:3])
+        assert len(src) == len(trg) == len(doc) == summary.splits[split].sentences
+        assert len(set(doc)) == count == summary.splits[split].documents
+        assert doc == sorted(doc)
+        assert sum(len(line.split()) for line in trg) == summary.splits[split].trg_words
+        key = [json.loads(line) for line in files[f"{split}.key.jsonl"].splitlines()]
+        kinds = Counter(item["kind"] for item in key)
+        for kind in KINDS:
+            assert summary.splits[split].kinds[kind].items == kinds[kind]
+        for item in key:
+            assert doc[item["line"]] == item["document"]
+            assert doc.index(item["document"]) == item["line"] - item["sentence"]
+            assert item["lines"] == len(src)
+            assert item["word"] in src[item["line"]].split()
+            assert item["expected"] in trg[item["line"]].split()
+            assert set(item["bounds"]) == set(INFORMATION)
+
+
+def test_same_configuration_gives_the_same_bytes(tmp_path: Path) -> None:
+    write_synth(tmp_path / "a", SMALL)
+    write_synth(tmp_path / "b", SMALL)
+    write_synth(tmp_path / "other", replace(SMALL, seed=2))
+    write_synth(tmp_path / "more", replace(SMALL, train=9))
+    first = contents(tmp_path / "a")
+    assert contents(tmp_path / "b") == first
+    other = contents(tmp_path / "other")
+    assert all(other[name] != first[name] for name in first if not name.endswith(".doc"))
+    more = contents(tmp_path / "more")
+    assert more["test.src"] == first["test.src"]
+    assert more["train.src"].startswith(first["train.src"])
+
+
+def test_overwrites_only_an_artificial_corpus(tmp_path: Path) -> None:
+    write_synth(tmp_path, replace(SMALL, seed=2))
+    (tmp_path / "runs").mkdir()
+    write_synth(tmp_path, SMALL)
+    write_synth(tmp_path.with_name("fresh"), SMALL)
+    (tmp_path / "runs").rmdir()
+    assert contents(tmp_path) == contents(tmp_path.with_name("fresh"))
+
+
+@pytest.mark.parametrize("summary", [None, "not json", "[]", '{"format": "other"}'])
+def test_refuses_a_directory_of_something_else(tmp_path: Path, summary: str | None) -> None:
+    (tmp_path / "train.src").write_text("mine\n")
+    if summary is not None:
+        (tmp_path / "summary.json").write_text(summary)
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="not an artificial corpus"):
+        write_synth(tmp_path, SMALL)
+    assert contents(tmp_path) == before
+
+
+def test_refuses_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine\n")
+    with pytest.raises(UserError, match="not a directory"):
+        write_synth(tmp_path / "file", SMALL)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("train", 0),
+        ("test", -1),
+        ("nouns", 0),
+        ("topics", 2),
+        ("gender_prior", 1.0),
+        ("cue_accuracy", 0.5),
+        ("cue_accuracy", 1.0),
+        ("density", 0.0),
+        ("density", 1.1),
+        ("far", 0),
+        ("max_sentences", 5),
+        ("min_sentences", 5),
+    ],
+)
+def test_impossible_configurations_are_refused(field: str, value: float) -> None:
+    with pytest.raises(UserError) as caught:
+        replace(CONFIG, **{field: value})
+    assert caught.value.where == f"synth.{field}"
+
+
+def test_every_field_changes_the_corpus(tmp_path: Path) -> None:
+    changes = {"seed": 7, "min_sentences": 7, "max_sentences": 9, "density": 0.9, "far": 1}
+    changes |= {"gender_prior": 0.2, "cue_accuracy": 0.95, "topics": 5}
+    write_synth(tmp_path / "plain", SMALL)
+    for field in fields(SynthConfig):
+        value = changes.get(field.name, getattr(SMALL, field.name) + 1)
+        write_synth(tmp_path / field.name, replace(SMALL, **{field.name: value}))
+        made, plain = contents(tmp_path / field.name), contents(tmp_path / "plain")
+        assert any(made[f"{split}.src"] != plain[f"{split}.src"] for split in SPLITS), field.name
