@@ -1,0 +1,20 @@
+"""Readers for every convention by which parallel corpora mark their documents."""
+
+from wholedoc.corpus.readers.conventions import CONVENTIONS, Convention, Corpus, read_corpus
+from wholedoc.corpus.readers.source import (
+    SourceDocument,
+    SourceSentence,
+    SourceText,
+    read_source_lines,
+)
+
+__all__ = [
+    "CONVENTIONS",
+    "Convention",
+    "Corpus",
+    "SourceDocument",
+    "SourceSentence",
+    "SourceText",
+    "read_corpus",
+    "read_source_lines",
+]

@@ -1,0 +1,107 @@
+"""The table of conventions by which a corpus marks its documents, and the choice among them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from wholedoc.config import CorpusFiles
+from wholedoc.corpus.documents import Document
+from wholedoc.corpus.readers import folders, line_aligned, one_file, sgml, tagged, tmx
+from wholedoc.corpus.readers.inputs import Inputs
+from wholedoc.errors import UserError
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One way to mark document boundaries: how it is recognised and how it is read."""
+
+    name: str
+    fits: Callable[[Inputs], bool]
+    read: Callable[[Inputs], Iterator[Document]]
+
+
+# The first that fits is used. Folders go first: the others look into files. Boundaries that are
+# given as a file win over those inside the text.
+CONVENTIONS = (
+    Convention("europarl", folders.has_debates, folders.read_debates),
+    Convention("folders", folders.has_folders, folders.read_folders),
+    Convention("start-lines", line_aligned.has_start_lines, line_aligned.read_start_lines),
+    Convention("document-ids", line_aligned.has_document_ids, line_aligned.read_document_ids),
+    Convention("tmx", tmx.is_tmx, tmx.read_tmx),
+    Convention("none", tmx.is_plain_tmx, tmx.read_plain_tmx),
+    Convention("sgml", sgml.is_evaluation_set, sgml.read_evaluation_set),
+    Convention("ted", tagged.is_ted, tagged.read_ted),
+    Convention("europarl", tagged.is_europarl, tagged.read_europarl),
+    Convention("jsonl", one_file.has_json, one_file.read_jsonl),
+    Convention("triple-bar", one_file.has_triple_bars, one_file.read_triple_bars),
+    Convention("tsv", one_file.has_tabs, one_file.read_tsv),
+    Convention("marker-lines", line_aligned.has_marker_lines, line_aligned.read_marker_lines),
+    Convention("empty-lines", line_aligned.has_empty_lines, line_aligned.read_empty_lines),
+    Convention("none", line_aligned.is_line_aligned, line_aligned.read_whole),
+)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A parallel corpus on disk: a stream of documents that can be read again and again.
+
+    No more than one document is held in memory.
+    """
+
+    convention: Convention
+    inputs: Inputs
+
+    @property
+    def boundaries(self) -> str:
+        """The name of the convention by which the documents are marked."""
+        return self.convention.name
+
+    def __iter__(self) -> Iterator[Document]:
+        found = False
+        for document in self.convention.read(self.inputs):
+            found = True
+            yield document
+        if not found:
+            raise UserError(
+                "no sentences found", where=str(self.inputs.src), fix="give files with text"
+            )
+
+
+def read_corpus(files: CorpusFiles, src_language: str = "", trg_language: str = "") -> Corpus:
+    """Finds out how a corpus marks its documents and returns it, ready to be read.
+
+    The languages are needed only where a file holds more than two, or the wrong one first.
+    """
+    inputs = Inputs.check(files, src_language, trg_language)
+    for convention in CONVENTIONS:
+        if convention.fits(inputs):
+            return Corpus(convention, inputs)
+    raise _unknown_convention(inputs)
+
+
+def _unknown_convention(inputs: Inputs) -> UserError:
+    where = str(inputs.src)
+    if inputs.same_file_twice:
+        return UserError("the same file is given for both sides", where=where, fix="give two files")
+    src, trg = inputs.src_beginning, inputs.trg_beginning
+    if src.root == "tmx" or trg.root == "tmx":
+        return UserError(
+            "a translation memory holds both sides", where=where, fix="give it alone, as --src"
+        )
+    if src.root != trg.root:
+        kinds = [f"<{root}>" if root else "plain lines" for root in (src.root, trg.root)]
+        return UserError(
+            f"begins with {kinds[0]} but {inputs.trg} with {kinds[1]}",
+            where=f"{where}:1",
+            fix="give both sides in the same format",
+        )
+    if src.is_markup:
+        return UserError(
+            f"markup that no reader knows (<{src.root or '?'}>)",
+            where=f"{where}:1",
+            fix="convert it to plain lines, TMX, WMT SGML or XML, or JSON lines",
+        )
+    return UserError(
+        "only one side is given, and this file does not hold two",
+        where=where,
+        fix="name the translations with --trg",
+    )

@@ -1,0 +1,127 @@
+"""What a reader is given: the files, the languages, and a look at how the files begin."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from wholedoc.config import CorpusFiles
+from wholedoc.corpus.readers.lines import read_head
+from wholedoc.errors import UserError
+
+# The first element of a file after declarations, comments and a document type.
+_ROOT = re.compile(
+    r"\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)\s*)*<([a-z][\w:.-]*)",
+    re.IGNORECASE | re.DOTALL,
+)
+# Plain text may hold a tag; a first line that is nothing but tags, or a declaration, is markup.
+_MARKUP = re.compile(
+    r"\s*(?:<\?xml|<!DOCTYPE|<[a-z][\w:.-]*(?:\s[^<>]*)?>[ \t\r]*(?:<|\n|$))", re.IGNORECASE
+)
+# One of several spellings each, which stand alone on a line between documents.
+MARKERS = frozenset({"<d>", "_eos", "####", "<sep>"})
+
+
+def marker_of(line: str) -> str:
+    """Returns the boundary marker a line consists of, or an empty string for a sentence."""
+    # Most lines are sentences, so the cheap test by length comes first.
+    marker = line.strip().lower() if len(line) < 16 else ""
+    return marker if marker in MARKERS else ""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The beginning of a file, as far as it tells the convention the file follows."""
+
+    text: str
+
+    @cached_property
+    def first_line(self) -> str:
+        """The first line with something on it."""
+        return self.text.lstrip().partition("\n")[0].rstrip()
+
+    @cached_property
+    def is_markup(self) -> bool:
+        """Whether the file looks like XML or SGML and not like lines of text."""
+        return bool(_MARKUP.match(self.text)) and not marker_of(self.first_line)
+
+    @cached_property
+    def root(self) -> str:
+        """The lower-cased name of the first element, empty if there is none."""
+        match = _ROOT.match(self.text) if self.is_markup else None
+        return match.group(1).lower() if match else ""
+
+    def has_tag(self, name: str) -> bool:
+        """Tells whether an element of this name opens near the beginning."""
+        return re.search(rf"<{name}\b", self.text, re.IGNORECASE) is not None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files of a corpus and the languages of its sides, checked to exist.
+
+    ``trg`` equals ``src`` where one file or folder holds both sides.
+    """
+
+    src: Path
+    trg: Path
+    doc: Path | None = None
+    src_language: str = ""
+    trg_language: str = ""
+    same_file_twice: bool = False
+    """The user named one file as both sides, which an error message should say."""
+
+    @classmethod
+    def check(cls, files: CorpusFiles, src_language: str = "", trg_language: str = "") -> "Inputs":
+        """Builds the inputs from the user's paths; raises UserError where one cannot be read."""
+        if not files.src:
+            raise UserError("no source file is given", fix="name one with --src")
+        src = Path(files.src)
+        trg = Path(files.trg) if files.trg else src
+        doc = Path(files.doc) if files.doc else None
+        for path in (src, trg, *([doc] if doc else [])):
+            if not path.exists():
+                raise UserError("no such file or folder", where=str(path), fix="check the path")
+            if not path.is_file() and not path.is_dir():
+                raise UserError(
+                    "is neither a file nor a folder",
+                    where=str(path),
+                    fix="a corpus is read more than once: write it to a file first",
+                )
+        if src.is_dir() != trg.is_dir():
+            folder, other = (src, trg) if src.is_dir() else (trg, src)
+            raise UserError(
+                f"is a folder, but {other} is a file",
+                where=str(folder),
+                fix="give two folders or two files",
+            )
+        if doc and (src.is_dir() or doc.is_dir()):
+            raise UserError(
+                "is a folder",
+                where=str(src if src.is_dir() else doc),
+                fix="document ids belong to line-aligned files",
+            )
+        same = trg.samefile(src)
+        return cls(
+            src,
+            src if same else trg,
+            doc,
+            src_language,
+            trg_language,
+            same_file_twice=same and bool(files.trg),
+        )
+
+    @property
+    def one_file(self) -> bool:
+        """Whether both sides are in the same file or folder."""
+        return self.src == self.trg
+
+    @cached_property
+    def src_beginning(self) -> Beginning:
+        """How the source file begins."""
+        return Beginning(read_head(self.src))
+
+    @cached_property
+    def trg_beginning(self) -> Beginning:
+        """How the target file begins."""
+        return Beginning(read_head(self.trg))

@@ -1,0 +1,155 @@
+"""Text files as streams of lines: plain or gzipped, UTF-8, every fault named by file and line."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from wholedoc.errors import UserError
+
+GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = "\ufeff"
+CHUNK_BYTES = 1 << 16
+
+# First bytes → what the file is. All are checked before a line is read, so that a document given
+# by mistake is named as what it is and not as "invalid UTF-8".
+BINARY_MAGIC = (
+    (b"PK\x03\x04", "a zip archive (or a .docx, .odt, .xlsx)"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"%PDF", "a PDF"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document (.doc, .xls)"),
+    (b"{\\rtf", "an RTF document"),
+    (b"BZh", "bzip2-compressed"),
+    (b"\xfd7zXZ", "xz-compressed"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed"),
+    (b"7z\xbc\xaf", "a 7-Zip archive"),
+    (b"PAR1", "a Parquet table"),
+    (b"SQLite format 3", "a SQLite database"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+)
+
+GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a file without their line ends; an empty file is an error."""
+    is_empty = True
+    with open_bytes(path) as stream:
+        for line in decode_lines(stream, str(path)):
+            is_empty = False
+            yield line
+    if is_empty:
+        raise UserError("the file is empty", where=str(path), fix="give a file with text in it")
+
+
+def read_head(path: Path) -> str:
+    """Returns the beginning of a file, enough to tell which convention it follows."""
+    head = next(read_chunks(path), b"")
+    # A character cut in two at the end, or a real fault, is for the full reading to judge.
+    return head.decode("utf-8", errors="replace").removeprefix(BYTE_ORDER_MARK)
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Yields the bytes of a file, unpacked if gzipped, in chunks of bounded size."""
+    with open_bytes(path) as stream:
+        try:
+            while chunk := stream.read(CHUNK_BYTES):
+                yield chunk
+        except GZIP_FAULTS as fault:
+            raise _gzip_error(str(path), fault) from fault
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Opens a file for reading; raises UserError if it cannot be opened or is no text."""
+    try:
+        raw = path.open("rb")
+    except FileNotFoundError as fault:
+        raise UserError("no such file", where=str(path), fix="check the path") from fault
+    except IsADirectoryError as fault:
+        raise UserError("is a folder", where=str(path), fix="give a file") from fault
+    except OSError as fault:
+        reason = fault.strerror or str(fault)
+        raise UserError(f"cannot be read ({reason})", where=str(path)) from fault
+    try:
+        return unpack(raw, str(path))
+    except UserError:
+        raw.close()
+        raise
+
+
+def unpack(stream: "io.BufferedReader[Any]", name: str) -> BinaryIO:
+    """Returns the stream, unpacked if it is gzipped; refuses what is certainly not text."""
+    if stream.peek(2).startswith(GZIP_MAGIC):
+        unpacked = io.BufferedReader(_GzipStream(stream))
+        try:
+            _refuse_binary(unpacked.peek(16), name)
+        except GZIP_FAULTS as fault:
+            raise _gzip_error(name, fault) from fault
+        return unpacked
+    _refuse_binary(stream.peek(16), name)
+    return stream
+
+
+class _GzipStream(gzip.GzipFile):
+    """A gzip reader that closes the file underneath, which the standard one leaves open."""
+
+    def __init__(self, packed: "io.BufferedReader[Any]") -> None:
+        super().__init__(fileobj=packed, mode="rb")
+        self._packed = packed
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
+
+
+def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    r"""Yields the lines of UTF-8 bytes, which end at ``\n`` (or ``\r\n``) and nowhere else."""
+    number = 0
+    offset = 0
+    try:
+        for number, raw in enumerate(stream, start=1):
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as fault:
+                raise UserError(
+                    f"invalid UTF-8 at byte offset {offset + fault.start}",
+                    where=f"{name}:{number}",
+                    fix="convert the file to UTF-8",
+                ) from fault
+            if "\0" in line:
+                raise UserError(
+                    f"a NUL byte at byte offset {offset + raw.index(0)}",
+                    where=f"{name}:{number}",
+                    fix="this is no UTF-8 text: convert it (from UTF-16?) or remove the byte",
+                )
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            offset += len(raw)
+            yield line.removesuffix("\n").removesuffix("\r")
+    except GZIP_FAULTS as fault:
+        raise _gzip_error(f"{name}:{number + 1}", fault) from fault
+
+
+def one_line(text: str) -> str:
+    """Joins the lines of a text that a file format lets run over several, and trims the ends."""
+    return " ".join(part for part in (line.strip(" \t\r") for line in text.split("\n")) if part)
+
+
+def _refuse_binary(start: bytes, name: str) -> None:
+    for magic, kind in BINARY_MAGIC:
+        if start.startswith(magic):
+            raise UserError(
+                f"this is {kind}", where=name, fix="give plain or gzipped text in UTF-8"
+            )
+
+
+def _gzip_error(where: str, fault: Exception) -> UserError:
+    return UserError(
+        f"the gzip data is cut off or damaged ({fault})", where=where, fix="fetch the file again"
+    )

@@ -1,0 +1,169 @@
+"""Readers of one file with a document, a source sentence and its translation on each line."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from wholedoc.corpus.documents import Document
+from wholedoc.corpus.readers.alignment import Row, group_rows
+from wholedoc.corpus.readers.inputs import Inputs
+from wholedoc.corpus.readers.languages import choose_sides
+from wholedoc.corpus.readers.lines import one_line, read_lines
+from wholedoc.errors import UserError
+
+BAR = "|||"
+
+# The names under which columns and keys are known, in the order in which they are tried.
+DOCUMENT_NAMES = ("doc", "doc_id", "docid", "document", "document_id", "documentid", "doc-id")
+SRC_NAMES = ("src", "source", "source_text")
+TRG_NAMES = ("trg", "tgt", "target", "target_text")
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", re.IGNORECASE)
+
+
+class _RowError(Exception):
+    """What is wrong with a line, and what to do; the line is known further up."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+
+
+def _read_rows(
+    path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int = 0
+) -> Iterator[Document]:
+    return group_rows(_parse_rows(path, parse, skip), path)
+
+
+def _parse_rows(
+    path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int
+) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if number <= skip or not line.strip(" "):
+            continue
+        try:
+            yield Row(number, *parse(line))
+        except _RowError as fault:
+            raise UserError(fault.what, where=f"{path}:{number}", fix=fault.fix) from fault
+
+
+# docid ||| source ||| target
+
+
+def has_triple_bars(inputs: Inputs) -> bool:
+    """Tells whether the first line has fields between triple bars."""
+    first = inputs.src_beginning.first_line
+    return inputs.one_file and BAR in first and not first.startswith("{")
+
+
+def read_triple_bars(inputs: Inputs) -> Iterator[Document]:
+    """Yields documents from lines of three fields between triple bars."""
+    return _read_rows(inputs.src, _split_bars)
+
+
+def _split_bars(line: str) -> tuple[str, str, str]:
+    fields = [field.strip() for field in line.split(BAR)]
+    if len(fields) != 3:
+        raise _RowError(
+            f"{len(fields)} fields between triple bars, not 3", "write: docid ||| source ||| target"
+        )
+    return fields[0], fields[1], fields[2]
+
+
+# Tab-separated columns
+
+
+def has_tabs(inputs: Inputs) -> bool:
+    """Tells whether the first line has columns separated by tabs."""
+    first = inputs.src_beginning.first_line
+    return inputs.one_file and "\t" in first and not first.startswith("{")
+
+
+def read_tsv(inputs: Inputs) -> Iterator[Document]:
+    """Yields documents from tab-separated columns, named by a header or else doc, src, trg."""
+    numbered = enumerate(read_lines(inputs.src), start=1)
+    number, first = next((number, line) for number, line in numbered if line.strip())
+    header = [name.strip().lower() for name in first.split("\t")]
+    if {*DOCUMENT_NAMES, *SRC_NAMES, *TRG_NAMES}.isdisjoint(header):
+        header, number = ["doc", "src", "trg"], 0
+    try:
+        document = _find_document(header)
+        sides = _find_sides([name for name in header if name != document], inputs)
+    except _RowError as fault:
+        raise UserError(fault.what, where=f"{inputs.src}:{number}", fix=fault.fix) from fault
+    columns = [header.index(name) for name in (document, *sides)]
+
+    def split_tabs(line: str) -> tuple[str, str, str]:
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise _RowError(
+                f"{len(cells)} columns, not {len(header)} ({', '.join(header)})",
+                "separate the columns with one tab each and keep tabs out of the text",
+            )
+        document, src, trg = (cells[column] for column in columns)
+        return document.strip(), src, trg
+
+    return _read_rows(inputs.src, split_tabs, skip=number)
+
+
+# One JSON object per line
+
+
+def has_json(inputs: Inputs) -> bool:
+    """Tells whether the file begins with a JSON object."""
+    return inputs.one_file and inputs.src_beginning.first_line.startswith("{")
+
+
+def read_jsonl(inputs: Inputs) -> Iterator[Document]:
+    """Yields documents from JSON lines with a document and two sentences under usual names."""
+
+    def parse(line: str) -> tuple[str, str, str]:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError) as fault:
+            raise _RowError(f"broken JSON ({fault})", "write one JSON object per line") from fault
+        if not isinstance(entry, dict):
+            raise _RowError("no JSON object", "write one JSON object per line")
+        document = _find_document(list(entry))
+        sentences = entry.get("translation", entry)
+        if not isinstance(sentences, dict):
+            raise _RowError("'translation' is no JSON object", "give a sentence per language")
+        src, trg = _find_sides([key for key in sentences if key != document], inputs)
+        return _text(entry, document), _text(sentences, src), _text(sentences, trg)
+
+    return _read_rows(inputs.src, parse)
+
+
+def _text(entry: Mapping[str, object], key: str) -> str:
+    value = entry[key]
+    if value is None:
+        return ""
+    if not isinstance(value, str | int):
+        raise _RowError(f"{key!r} is no text", "give each sentence as one string")
+    return one_line(str(value))
+
+
+def _find_document(names: Sequence[str]) -> str:
+    document = next((name for name in DOCUMENT_NAMES if name in names), "")
+    if not document:
+        raise _RowError(
+            f"no document among {', '.join(names) or 'nothing'}",
+            f"name the document {', '.join(DOCUMENT_NAMES[:3])} or {DOCUMENT_NAMES[3]}",
+        )
+    return document
+
+
+def _find_sides(names: Sequence[str], inputs: Inputs) -> tuple[str, str]:
+    """Finds the columns or keys of the two sides, by their usual names or by their languages."""
+    src = next((name for name in SRC_NAMES if name in names), "")
+    trg = next((name for name in TRG_NAMES if name in names), "")
+    if not src and not trg:
+        codes = [name for name in names if _LANGUAGE_CODE.fullmatch(name)]
+        src, trg = choose_sides(codes, inputs.src_language, inputs.trg_language)
+    if not src or not trg:
+        raise _RowError(
+            f"no {'target' if src else 'source'} sentence among {', '.join(names)}",
+            "name the sides src and trg, or by their language codes, and say which languages",
+        )
+    return src, trg

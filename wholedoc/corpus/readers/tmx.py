@@ -1,0 +1,152 @@
+"""Reader of translation memories (TMX) whose units name the document they come from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wholedoc.corpus.documents import Document
+from wholedoc.corpus.readers.alignment import Row, group_rows
+from wholedoc.corpus.readers.inputs import Inputs
+from wholedoc.corpus.readers.languages import choose_sides, find_language, same_language
+from wholedoc.corpus.readers.lines import one_line
+from wholedoc.corpus.readers.markup import Closing, Opening, Text, read_xml
+from wholedoc.errors import UserError
+
+# Types of <prop> and attributes of <tu> that name a document, without the x- of private types.
+DOCUMENT_PROPERTIES = frozenset(
+    {"document", "doc", "docid", "doc-id", "document-id", "document-name", "context-doc", "origin",
+     "filename", "file-name", "file", "sourcefile", "source-file"}
+)  # fmt: skip
+# Elements inside a segment that hold codes of the original format and no words.
+_CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
+
+
+@dataclass
+class _Unit:
+    """One translation unit: a segment per language."""
+
+    line: int
+    document: str = ""
+    src_language: str = ""
+    segments: dict[str, str] = field(default_factory=dict)
+
+
+def is_tmx(inputs: Inputs) -> bool:
+    """Tells whether the file is a translation memory whose units name documents."""
+    return _is_memory(inputs) and _first_unit(inputs.src).document != ""
+
+
+def is_plain_tmx(inputs: Inputs) -> bool:
+    """Tells whether the file is a translation memory whose units name no document."""
+    return _is_memory(inputs) and _first_unit(inputs.src).document == ""
+
+
+def _is_memory(inputs: Inputs) -> bool:
+    return inputs.one_file and inputs.src_beginning.root == "tmx"
+
+
+def read_tmx(inputs: Inputs) -> Iterator[Document]:
+    """Yields runs of units that name the same document."""
+    return group_rows(_rows(inputs, named=True), inputs.src)
+
+
+def read_plain_tmx(inputs: Inputs) -> Iterator[Document]:
+    """Yields all units as one document."""
+    return group_rows(_rows(inputs, named=False), inputs.src)
+
+
+def _rows(inputs: Inputs, *, named: bool) -> Iterator[Row]:
+    path = inputs.src
+    src_language, trg_language = inputs.src_language, inputs.trg_language
+    languages: set[str] = set()
+    for unit in _UnitReader(path).units():
+        if bool(unit.document) != named:
+            raise UserError(
+                f"this unit names {'no' if named else 'a'} document, unlike those before it",
+                where=f"{path}:{unit.line}",
+                fix="name the document of every unit or of none",
+            )
+        languages.update(unit.segments)
+        if not src_language and not same_language(unit.src_language, trg_language):
+            src_language = unit.src_language
+        src, trg = choose_sides(list(unit.segments), src_language, trg_language)
+        if len(unit.segments) > 2 and not (src_language and trg_language):
+            raise UserError(
+                f"units in {len(unit.segments)} languages ({', '.join(unit.segments)})",
+                where=f"{path}:{unit.line}",
+                fix="say which is the source language and which the target language",
+            )
+        if src and trg:  # from here on, a unit without one of the two lacks a translation
+            src_language, trg_language = src_language or src, trg_language or trg
+        texts = {"": "", **unit.segments}
+        yield Row(unit.line, unit.document or "1", texts[src], texts[trg])
+    for wanted in (src_language, trg_language):
+        if not find_language(sorted(languages), wanted):
+            raise UserError(
+                f"no unit in the language {wanted!r}, only {', '.join(sorted(languages))}"
+                if wanted
+                else f"only one language, {', '.join(sorted(languages))}",
+                where=str(path),
+                fix="name the languages as the file does",
+            )
+
+
+def _first_unit(path: Path) -> _Unit:
+    unit = next(_UnitReader(path).units(), None)
+    if unit is None:
+        raise UserError("no translation unit", where=str(path), fix="export the memory again")
+    return unit
+
+
+class _UnitReader:
+    """Puts the tokens of one file together into translation units."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._src_language = ""
+        self._unit = _Unit(0)
+        self._language = ""
+        self._property = ""
+        self._codes = 0  # how many elements deep inside formatting codes
+        self._text: list[str] = []
+
+    def units(self) -> Iterator[_Unit]:
+        """Yields the units of the file."""
+        for token in read_xml(self._path):
+            match token:
+                case Opening():
+                    self._open(token)
+                case Text(text) if not self._codes:
+                    self._text.append(text)
+                case Closing("tu"):
+                    yield self._unit
+                case Closing(name):
+                    self._close(name)
+
+    def _open(self, tag: Opening) -> None:
+        if tag.name == "header":
+            self._src_language = tag.attributes.get("srclang", "").replace("*all*", "")
+        elif tag.name == "tu":
+            src_language = tag.attributes.get("srclang", self._src_language)
+            named = (value for key, value in tag.attributes.items() if _names_document(key))
+            self._unit = _Unit(tag.line, next(named, ""), src_language)
+        elif tag.name == "tuv":
+            self._language = tag.attributes.get("xml:lang") or tag.attributes.get("lang", "")
+        elif tag.name in ("seg", "prop"):
+            self._text = []
+            self._property = tag.attributes.get("type", "")
+        elif tag.name in _CODES:
+            self._codes += 1
+
+    def _close(self, name: str) -> None:
+        text = one_line("".join(self._text))
+        if name == "prop" and _names_document(self._property):
+            self._unit.document = self._unit.document or text
+        elif name == "seg":
+            self._unit.segments.setdefault(self._language, text)
+        elif name in _CODES:
+            self._codes -= 1
+
+
+def _names_document(name: str) -> bool:
+    return name.lower().removeprefix("x-").replace("_", "-") in DOCUMENT_PROPERTIES
