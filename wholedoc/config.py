@@ -163,6 +163,8 @@ class Config:
     """Source of all randomness."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live; ``auto`` takes CUDA if there is any."""
+    tensorboard: bool = False
+    """Write the numbers of the log for TensorBoard too."""
     data: DataConfig = field(default_factory=DataConfig)
     """Corpora and filters."""
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
@@ -221,7 +223,7 @@ def find_config(path: str | Path) -> Path:
 
 def config_from_dict(values: Mapping[str, Any], where: str) -> Config:
     """Check nested dictionaries against the dataclasses; ``where`` names their file in errors."""
-    config = _build(Config, values, "", where)
+    config: Config = _build(Config, values, "", where)
     if config.model.tie == "all" and not config.vocabulary.shared:
         raise UserError(
             "model.tie = 'all' needs one vocabulary for both sides",

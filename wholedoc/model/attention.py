@@ -1,0 +1,53 @@
+"""Additive attention over the words of the source sentence."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from wholedoc.model.encoder import Encoding
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What attention reads from, projected once per sentence and used at every step."""
+
+    keys: Float[Tensor, "sent src_word align"]
+    """W_ae h_i."""
+    values: Float[Tensor, "sent src_word 2*hidden"]
+    """h_i."""
+    mask: Bool[Tensor, "sent src_word"]
+    """True at real words."""
+
+    def select(self, rows: Int[Tensor, "row"]) -> "Attended":
+        """The given sentences, in the given order; a sentence may come more than once."""
+        return Attended(self.keys[rows], self.values[rows], self.mask[rows])
+
+
+class Attention(nn.Module):
+    """a_ji = v · tanh(W_ae h_i + W_at s_{j-1}),  α_j = softmax(a_j),  c_j = Σ_i α_ji h_i.
+
+    Paper: [att]. ``key`` is W_ae, ``query`` is W_at, ``score`` is v. The state s_{j-1} is that of
+    both decoder layers, concatenated; padding gets no weight.
+    """
+
+    def __init__(self, values: int, state: int, alignment: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(values, alignment, bias=False)
+        self.query = nn.Linear(state, alignment, bias=False)
+        self.score = nn.Linear(alignment, 1, bias=False)
+
+    def attend(self, encoding: Encoding) -> Attended:
+        """Project the keys of a batch of sentences."""
+        return Attended(self.key(encoding.states), encoding.states, encoding.mask)
+
+    def forward(
+        self, state: Float[Tensor, "sent state"], source: Attended
+    ) -> tuple[Float[Tensor, "sent 2*hidden"], Float[Tensor, "sent src_word"]]:
+        """The context c_j and the weights α_j for a batch of decoder states."""
+        energies = torch.tanh(source.keys + self.query(state)[:, None])  # (T, I, A)
+        scores = self.score(energies).squeeze(-1)  # (T, I)
+        weights = torch.softmax(scores.masked_fill(~source.mask, float("-inf")), dim=-1)
+        context = torch.bmm(weights[:, None], source.values).squeeze(1)  # (T, 2H)
+        return context, weights

@@ -1,0 +1,193 @@
+"""The attentional decoder: two GRU layers, one word per step."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from wholedoc.config import ModelConfig
+from wholedoc.corpus.vocabulary import PAD
+from wholedoc.model.attention import Attended, Attention
+from wholedoc.model.encoder import Encoding
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """s_j: the states of both layers after a step."""
+
+    lower: Float[Tensor, "sent hidden"]
+    upper: Float[Tensor, "sent hidden"]
+
+    def select(self, rows: Int[Tensor, "row"]) -> "DecoderState":
+        """The given rows, in the given order; a row may come more than once."""
+        return DecoderState(self.lower[rows], self.upper[rows])
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A batch of given target sentences, read word by word."""
+
+    features: Float[Tensor, "sent trg_word hidden"]
+    """r_j, from which :meth:`Decoder.logits` predicts y_j."""
+    weights: Float[Tensor, "sent trg_word src_word"]
+    """α_j: where the decoder looked."""
+    states: Float[Tensor, "sent trg_word hidden"]
+    """s_j of the upper layer."""
+
+
+@final
+class Gates(nn.Linear):
+    """A projection into the three gates of a GRU: reset, update, new."""
+
+    def __init__(self, inputs: int, hidden: int, *, bias: bool = True) -> None:
+        super().__init__(inputs, 3 * hidden, bias=bias)
+
+
+@final
+class GRULayer(nn.Module):
+    """s' = (1 − z) ⊙ n + z ⊙ s: a GRU whose input comes projected, in as many parts as it has.
+
+    [u_r u_z u_n] is the projected input, [g_r g_z g_n] = W_s s + b;
+    r = σ(u_r + g_r),  z = σ(u_z + g_z),  n = tanh(u_n + r ⊙ g_n).
+    """
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.state = Gates(hidden, hidden)
+
+    def forward(
+        self, projected: Float[Tensor, "sent gates"], state: Float[Tensor, "sent hidden"]
+    ) -> Float[Tensor, "sent hidden"]:
+        """The next state."""
+        both = 2 * state.shape[-1]
+        gates = self.state(state)
+        reset, update = torch.sigmoid(projected[:, :both] + gates[:, :both]).chunk(2, dim=-1)
+        new = torch.tanh(torch.addcmul(projected[:, both:], reset, gates[:, both:]))
+        return torch.lerp(new, state, update)
+
+
+@final
+class ZeroStart(nn.Module):
+    """s_0 = 0 in both layers, as in the authors' code."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.hidden = config.hidden
+
+    def forward(self, encoding: Encoding) -> DecoderState:
+        """A zero state for each sentence."""
+        zero = encoding.summary.new_zeros(len(encoding.summary), self.hidden)
+        return DecoderState(zero, zero)
+
+
+@final
+class EncoderStart(nn.Module):
+    """s_0 = tanh(W h_t + b), a learned view of the source sentence for each layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.project = nn.Linear(2 * config.hidden, 2 * config.hidden)
+
+    def forward(self, encoding: Encoding) -> DecoderState:
+        """The state that each sentence starts from."""
+        lower, upper = torch.tanh(self.project(encoding.summary)).chunk(2, dim=-1)
+        return DecoderState(lower, upper)
+
+
+STARTS: dict[str, type[ZeroStart] | type[EncoderStart]] = {
+    "zero": ZeroStart,
+    "encoder": EncoderStart,
+}
+
+
+@final
+class Output(nn.Module):
+    """r_j = tanh(s_j + W_rc c_j + W_rj E_T[y_{j-1}]),  y_j ~ softmax(W_y r_j + b).
+
+    Paper: [dec-out]. ``context`` is W_rc, ``word`` is W_rj, ``vocabulary`` is W_y with b.
+    """
+
+    def __init__(self, vocabulary: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.context = nn.Linear(2 * config.hidden, config.hidden, bias=False)
+        self.word = nn.Linear(config.embedding, config.hidden, bias=False)
+        self.vocabulary = nn.Linear(config.hidden, vocabulary)
+
+    def features(
+        self,
+        state: Float[Tensor, "*any hidden"],
+        context: Float[Tensor, "*any states"],
+        embedded: Float[Tensor, "*any embedding"],
+    ) -> Float[Tensor, "*any hidden"]:
+        """r_j, for any number of steps at once."""
+        return torch.tanh(state + self.context(context) + self.word(embedded))
+
+
+class Decoder(nn.Module):
+    """s_j = GRU(s_{j-1}, W_sj E_T[y_{j-1}] + W_sc c_j), with a second GRU layer on top.
+
+    Paper: [dec-state]; the printed tanh RNN stands for the GRU. ``embedding`` is E_T, ``word`` is
+    W_sj, ``context`` is W_sc. The attention's query is the state of both layers before the step.
+    """
+
+    def __init__(self, vocabulary: int, config: ModelConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        hidden = config.hidden
+        self.embedding = nn.Embedding(vocabulary, config.embedding, padding_idx=PAD)
+        self.start = STARTS[config.initial_state](config)
+        self.attention = Attention(2 * hidden, 2 * hidden, config.alignment)
+        self.word = Gates(config.embedding, hidden)
+        self.context = Gates(2 * hidden, hidden, bias=False)
+        self.lower = GRULayer(hidden)
+        self.between = Gates(hidden, hidden)
+        self.upper = GRULayer(hidden)
+        self.output = Output(vocabulary, config)
+        self.dropout = nn.Dropout(dropout)
+
+    def step(
+        self, state: DecoderState, word: Float[Tensor, "sent gates"], source: Attended
+    ) -> tuple[DecoderState, Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
+        """s_j, c_j and α_j from s_{j-1} and the projected previous word W_sj E_T[y_{j-1}]."""
+        query = torch.cat((state.lower, state.upper), dim=-1)
+        context, weights = self.attention(query, source)
+        lower = self.lower(word + self.context(self.dropout(context)), state.lower)
+        upper = self.upper(self.between(self.dropout(lower)), state.upper)
+        return DecoderState(lower, upper), context, weights
+
+    def forward(self, encoding: Encoding, trg_in: Int[Tensor, "sent trg_word"]) -> Decoded:
+        """Read given target sentences: what the decoder computes before each of their words."""
+        source = self.attention.attend(encoding)
+        embedded = self.embedding(trg_in.T)  # (J, T, E)
+        words = self.word(self.dropout(embedded)).unbind(0)  # all steps in one product
+        state = self.start(encoding)
+        uppers, contexts, weights = [], [], []
+        for word in words:
+            state, context, weight = self.step(state, word, source)
+            uppers.append(state.upper)
+            contexts.append(context)
+            weights.append(weight)
+        states = torch.stack(uppers)  # (J, T, H)
+        features = self.output.features(self.dropout(states), torch.stack(contexts), embedded)
+        return Decoded(
+            features.transpose(0, 1), torch.stack(weights, dim=1), states.transpose(0, 1)
+        )
+
+    def predict(
+        self, state: DecoderState, words: Int[Tensor, "sent"], source: Attended
+    ) -> tuple[DecoderState, Float[Tensor, "sent vocabulary"], Float[Tensor, "sent src_word"]]:
+        """One step of search: s_j, log P(y_j) for every word, and α_j, given the last words."""
+        embedded = self.embedding(words)
+        state, context, weights = self.step(state, self.word(embedded), source)
+        return (
+            state,
+            self.log_probabilities(self.output.features(state.upper, context, embedded)),
+            weights,
+        )
+
+    def log_probabilities(
+        self, features: Float[Tensor, "*any hidden"]
+    ) -> Float[Tensor, "*any vocabulary"]:
+        """log P(y_j) for every word of the vocabulary."""
+        return torch.log_softmax(self.output.vocabulary(features), dim=-1)

@@ -1,0 +1,131 @@
+"""Weights and checkpoints on disk: safetensors files, each replaced in one step."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
+from wholedoc.training.optimisation import load_optimiser_tensors, optimiser_tensors
+
+_WEIGHTS = "weights."
+_OPTIMISER = "optimiser."
+
+
+@dataclass
+class Position:
+    """How far a stage has come; with the weights and the optimiser, all that a resumption needs.
+
+    Nothing else is remembered: batches are a function of seed and epoch, dropout of seed and
+    update, the learning rate of the update.
+    """
+
+    epoch: int = 1
+    """The epoch under way."""
+    done: int = 0
+    """Updates of this epoch already made."""
+    updates: int = 0
+    """Updates of the stage already made."""
+    nats: float = 0.0
+    """Training loss of this epoch so far."""
+    words: int = 0
+    """Target words of this epoch so far."""
+    seconds: float = 0.0
+    """Time spent in this stage."""
+    best_perplexity: float = float("inf")
+    """Lowest dev perplexity."""
+    best_epoch: int = 0
+    """The epoch that had it."""
+    finished: bool = False
+    """Whether the stage has ended."""
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write a model's parameters; shared ones once."""
+    write_atomically(path, save(_tensors(dict(model.named_parameters()))))
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    """Read a model's parameters; the file must fit the model exactly."""
+    tensors, _ = _read(path)
+    _put(tensors, model, path)
+
+
+def save_checkpoint(
+    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, position: Position
+) -> None:
+    """Write all that a resumption needs into one file."""
+    tensors = {
+        **{_WEIGHTS + name: value for name, value in model.named_parameters()},
+        **{_OPTIMISER + name: value for name, value in optimiser_tensors(optimiser).items()},
+    }
+    metadata = {"position": json.dumps(asdict(position))}
+    write_atomically(path, save(_tensors(tensors), metadata))
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
+    """Bring model and optimiser to where a checkpoint was written."""
+    tensors, metadata = _read(path)
+    try:
+        position = Position(**json.loads(metadata["position"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            "not a checkpoint of this version of wholedoc",
+            where=str(path),
+            fix="remove it to start the stage anew",
+        ) from error
+    _put(_part(tensors, _WEIGHTS), model, path)
+    load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
+    return position
+
+
+def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().contiguous() for name, value in named.items()}
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise UserError(
+            f"cannot be read as weights ({error})",
+            where=str(path),
+            fix="restore the file from a copy, or remove it and train again",
+        ) from error
+
+
+def _put(tensors: dict[str, Tensor], model: nn.Module, path: Path) -> None:
+    """Copy tensors into a model of the same names and shapes."""
+    parameters = dict(model.named_parameters())
+    for name in sorted(parameters.keys() ^ tensors.keys()):
+        side = "lacks" if name in parameters else "has an unknown"
+        raise UserError(
+            f"{side} tensor {name}",
+            where=str(path),
+            fix="the file belongs to a model of another configuration",
+        )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != tensors[name].shape:
+                raise UserError(
+                    f"{name} has size {'×'.join(map(str, tensors[name].shape))}, the model needs "
+                    f"{'×'.join(map(str, parameter.shape))}",
+                    where=str(path),
+                    fix="the file belongs to a model of other sizes or vocabularies",
+                )
+            parameter.copy_(tensors[name])

@@ -1,0 +1,74 @@
+"""Several processes that share each update: start them with ``torchrun``.
+
+An update is the same whatever the number of processes: its sentences are dealt out, gradients are
+summed over all processes, and each then takes the same step.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, distributed, nn
+
+Items = TypeVar("Items", bound=Sequence[Any] | NDArray[Any])
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all that train together."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, items: Items) -> Items:
+        """The part of some work that falls to this process."""
+        part: Items = items[self.rank :: self.size]  # type: ignore[assignment]
+        return part
+
+    def wait(self) -> None:
+        """Go on when all have come here."""
+        if self.size > 1:
+            distributed.barrier()
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Numbers summed over all processes."""
+        if self.size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64)
+        distributed.all_reduce(total)
+        return total.tolist()
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each gradient by its sum over all processes."""
+        if self.size == 1:
+            return
+        trainable = [parameter for parameter in parameters if parameter.requires_grad]
+        flat = torch.cat([_gradient(parameter).flatten() for parameter in trainable])
+        distributed.all_reduce(flat)
+        for parameter, part in zip(
+            trainable, torch.split(flat, [p.numel() for p in trainable]), strict=True
+        ):
+            parameter.grad = part.view_as(parameter)
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    """A process without a sentence in this update adds nothing."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def join_world(device: torch.device) -> World:
+    """Meet the other processes that ``torchrun`` started; alone without it."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return World()
+    if not distributed.is_initialized():
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return World(distributed.get_rank(), size)

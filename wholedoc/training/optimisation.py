@@ -1,0 +1,75 @@
+"""How weights move: optimisers and learning-rate schedules."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from wholedoc.config import StageConfig
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where in a stage an update stands."""
+
+    epoch: int
+    """From 1."""
+    share: float
+    """Share of the epoch's updates already done."""
+    update: int
+    """Updates already done in the whole stage."""
+
+
+def epoch_schedule(config: StageConfig, moment: Moment) -> float:
+    """lr · decay^max(0, epoch − decay_after): the paper's."""
+    return config.decay ** max(0, moment.epoch - config.decay_after)
+
+
+def cosine_schedule(config: StageConfig, moment: Moment) -> float:
+    """Half a cosine from the full rate at the start to zero after the last epoch."""
+    done = min(1.0, (moment.epoch - 1 + moment.share) / config.epochs)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+SCHEDULES: dict[str, Callable[[StageConfig, Moment], float]] = {
+    "epoch": epoch_schedule,
+    "cosine": cosine_schedule,
+}
+
+
+def learning_rate(config: StageConfig, moment: Moment) -> float:
+    """The step size of one update: a function of its place alone, so that a resumed run agrees."""
+    rate = config.learning_rate * SCHEDULES[config.schedule](config, moment)
+    if moment.update < config.warmup:
+        rate *= (moment.update + 1) / config.warmup
+    return rate
+
+
+def make_optimiser(
+    config: StageConfig, parameters: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """The optimiser of a stage."""
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=config.learning_rate)
+    return torch.optim.Adam(parameters, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9)
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All an optimiser remembers, as named tensors."""
+    return {
+        f"{index}.{name}": value
+        for index, entries in optimiser.state_dict()["state"].items()
+        for name, value in entries.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Make an optimiser remember what another one did."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

@@ -1,0 +1,192 @@
+"""The run directory: everything that belongs to one trained model, in one place.
+
+``config.toml``            the resolved configuration
+``versions.json``          what it was trained with
+``src.vocabulary``, ``trg.vocabulary``
+``data/train``, ``data/dev``  the corpora as numbers, memory-mapped
+``stage1.safetensors``     the best weights of a stage
+``stage1.checkpoint``      the state of a stage under way
+``lexicon.tsv``            word translations, for word vocabularies
+``log.jsonl``              what happened
+"""
+
+import fcntl
+import json
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import wholedoc
+from wholedoc.config import Config, load_config
+from wholedoc.corpus.encoded import EncodedCorpus
+from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
+from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
+from wholedoc.model.translation import TranslationModel
+from wholedoc.training.checkpoint import load_weights
+from wholedoc.training.loop import StageFiles
+
+# What may differ between the configuration of a run and that of its resumption.
+_FREE_KEYS = ("device", "tensorboard", "data.test", "search", "stage1.checkpoint_minutes")
+_STAGES = ("stage1",)
+
+
+class Run:
+    """A run directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config_file = directory / "config.toml"
+        self.lexicon_file = directory / "lexicon.tsv"
+
+    def vocabulary_files(self) -> tuple[Path, Path]:
+        """Where the vocabularies of both sides lie."""
+        return self.directory / "src.vocabulary", self.directory / "trg.vocabulary"
+
+    def data(self, name: str) -> Path:
+        """Where a corpus lies as numbers."""
+        return self.directory / "data" / name
+
+    def stage(self, name: str) -> StageFiles:
+        """The files of a stage."""
+        return StageFiles(
+            self.directory / f"{name}.safetensors", self.directory / f"{name}.checkpoint"
+        )
+
+    def prepare(self, config: Config) -> None:
+        """Make the directory, or check that it belongs to the same configuration."""
+        if self.config_file.exists():
+            _compare(load_config(self.config_file), config, self.config_file)
+            return
+        if self.directory.is_dir() and any(self.directory.iterdir()):
+            raise UserError(
+                "the directory is not empty and holds no run",
+                where=str(self.directory),
+                fix="choose another with --run",
+            )
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot be made: {error.strerror}",
+                where=str(self.directory),
+                fix="choose another place with --run",
+            ) from error
+        versions = {
+            "wholedoc": wholedoc.__version__,
+            "torch": str(torch.__version__),
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "seed": config.seed,
+        }
+        write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")
+        write_atomically(self.config_file, format_toml(config.to_dict()))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second process from training in the same directory."""
+        with (self.directory / "lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise UserError(
+                    "another process is training here",
+                    where=str(self.directory),
+                    fix="wait for it, or choose another directory with --run",
+                ) from error
+            yield
+
+    def load_config(self) -> Config:
+        """The configuration of a model that is ready to use."""
+        if not self.directory.is_dir():
+            raise UserError(
+                "no such model", where=str(self.directory), fix="give the directory of a run"
+            )
+        if not self.config_file.exists():
+            raise UserError(
+                "is not a run directory: config.toml is missing",
+                where=str(self.directory),
+                fix="give the directory that `wholedoc train` wrote",
+            )
+        return load_config(self.config_file)
+
+    def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        """The vocabularies of both sides."""
+        src, trg = self.vocabulary_files()
+        return load_vocabulary(src), load_vocabulary(trg)
+
+    def load_corpus(self, name: str) -> EncodedCorpus:
+        """A corpus as numbers."""
+        corpus = EncodedCorpus.open(self.data(name))
+        if corpus is None:
+            raise UserError(
+                "is incomplete or damaged",
+                where=str(self.data(name)),
+                fix="remove it and run `wholedoc train` again",
+            )
+        return corpus
+
+    def load_model(self) -> TranslationModel:
+        """The best model of the last stage that has one, ready for search."""
+        config = self.load_config()
+        trained = [stage for stage in _STAGES if self.stage(stage).best.exists()]
+        if not trained:
+            raise UserError(
+                "holds no trained weights yet",
+                where=str(self.directory),
+                fix="let `wholedoc train` finish its first epoch",
+            )
+        src, trg = self.load_vocabularies()
+        model = TranslationModel(config.model, len(src), len(trg))
+        load_weights(self.stage(trained[-1]).best, model)
+        return model.to(choose_device(config)).eval()
+
+
+def choose_device(config: Config) -> torch.device:
+    """The device a configuration asks for."""
+    available = torch.cuda.is_available()
+    if config.device == "cuda" and not available:
+        raise UserError(
+            "there is no CUDA device here", where="device = 'cuda'", fix="set device=auto or cpu"
+        )
+    return torch.device("cuda" if available and config.device != "cpu" else "cpu")
+
+
+def format_toml(values: dict[str, Any], prefix: str = "") -> str:
+    """Nested dictionaries of numbers, texts and booleans as TOML."""
+    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{prefix}{key}]", format_toml(value, f"{prefix}{key}.").rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _compare(old: Config, new: Config, file: Path) -> None:
+    """Refuse to go on with another configuration than the run began with."""
+    before, after = _flatten(old.to_dict()), _flatten(new.to_dict())
+    for key in before:
+        free = any(key == name or key.startswith(f"{name}.") for name in _FREE_KEYS)
+        if before[key] != after[key] and not free:
+            raise UserError(
+                f"this run was begun with {key} = {before[key]!r}, not {after[key]!r}",
+                where=str(file),
+                fix="choose another directory with --run, or set the old value",
+            )
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
