@@ -1,0 +1,213 @@
+"""Batches: which sentences or documents are computed together, and the tensors made of them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from wholedoc.corpus.encoded import EncodedCorpus, Ids
+from wholedoc.corpus.vocabulary import BOS, PAD
+
+Indices = npt.NDArray[np.int64]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Batches that share a strip of target lengths; see ``SentenceBatches``. Measured best on Europarl.
+_BATCHES_PER_STRIP = 8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """T sentence pairs as tensors, padded with ``PAD``."""
+
+    sentences: Int[Tensor, "T"]
+    """Their indices in the corpus."""
+    src: Int[Tensor, "T I"]
+    """x_1 … x_I EOS."""
+    src_lengths: Int[Tensor, "T"]
+    """Source lengths, EOS included."""
+    trg_in: Int[Tensor, "T J"]
+    """What the decoder reads: BOS y_1 … y_J."""
+    trg_out: Int[Tensor, "T J"]
+    """What it is to predict: y_1 … y_J EOS."""
+    trg_lengths: Int[Tensor, "T"]
+    """Target lengths, EOS included."""
+    words: int
+    """Number of target tokens, padding not counted."""
+
+    @property
+    def src_mask(self) -> Bool[Tensor, "T I"]:
+        """True at real source tokens."""
+        return self.src != PAD
+
+    @property
+    def trg_mask(self) -> Bool[Tensor, "T J"]:
+        """True at real target tokens."""
+        return self.trg_out != PAD
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Copy the tensors to ``device``."""
+        return replace(
+            self,
+            sentences=self.sentences.to(device),
+            src=self.src.to(device),
+            src_lengths=self.src_lengths.to(device),
+            trg_in=self.trg_in.to(device),
+            trg_out=self.trg_out.to(device),
+            trg_lengths=self.trg_lengths.to(device),
+        )
+
+
+def pad(sentences: Sequence[Sequence[int] | Ids]) -> tuple[Int[Tensor, "T I"], Int[Tensor, "T"]]:
+    """Stack sentences of numbers into one tensor, filled up with ``PAD``, and their lengths."""
+    lengths = [len(sentence) for sentence in sentences]
+    padded = np.full((len(sentences), max(lengths, default=0)), PAD, dtype=np.int64)
+    for row, sentence in zip(padded, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(padded), torch.tensor(lengths, dtype=torch.long)
+
+
+def make_batch(corpus: EncodedCorpus, sentences: Iterable[int]) -> Batch:
+    """Read the given sentences of the corpus into a batch, in the given order."""
+    indices = [int(t) for t in sentences]
+    src, src_lengths = pad([corpus.src(t) for t in indices])
+    trg_out, trg_lengths = pad([corpus.trg(t) for t in indices])
+    trg_in = trg_out.roll(1, dims=1)
+    trg_in[:, 0] = BOS
+    trg_in[trg_out == PAD] = PAD
+    return Batch(
+        sentences=torch.tensor(indices, dtype=torch.long),
+        src=src,
+        src_lengths=src_lengths,
+        trg_in=trg_in,
+        trg_out=trg_out,
+        trg_lengths=trg_lengths,
+        words=int(trg_lengths.sum()),
+    )
+
+
+class SentenceBatches:
+    """Sentence pairs of like lengths, batched anew for each epoch.
+
+    A batch holds at most ``tokens`` positions on its longer side, padding included (its rows times
+    its longest sentence); a sentence longer than that is a batch of its own. Sentences are sorted
+    by target length and cut into strips, each strip is sorted by source length, alternately up and
+    down, and the strips laid end to end are cut into batches: both lengths are then alike within
+    a batch. Equal lengths are ordered at random and the strips begin elsewhere in each epoch, so
+    that batches differ. Within a batch, sentences are in order of source length.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:
+        self._src_lengths = corpus.src_lengths
+        self._trg_lengths = corpus.trg_lengths
+        self._longer = np.maximum(corpus.src_lengths, corpus.trg_lengths)
+        self._tokens = tokens
+        self._seed = seed
+
+    def epoch(self, number: int) -> list[Indices]:
+        """Return the batches of an epoch, each sentence in one of them, in random order.
+
+        They depend on nothing but the corpus, ``tokens``, the seed and ``number``.
+        """
+        generator = np.random.default_rng([self._seed, number])
+        order = self._order(generator)
+        batches = _cut(order, self._longer[order], self._tokens)
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+    def _order(self, generator: np.random.Generator) -> Indices:
+        shuffled = generator.permutation(len(self._longer))
+        by_trg = shuffled[np.argsort(self._trg_lengths[shuffled], kind="stable")]
+        # Positions before each sentence, counted in batches, tell which strip it falls into.
+        filled = np.cumsum(self._longer[by_trg]) / self._tokens
+        strips = ((filled / _BATCHES_PER_STRIP) + generator.random()).astype(np.int32)
+        src_lengths = self._src_lengths[by_trg]
+        snake = np.where(strips % 2, -src_lengths, src_lengths)
+        return by_trg[np.lexsort((snake, strips))]
+
+
+class DocumentBatches:
+    """Groups of whole documents, grouped anew for each epoch.
+
+    A group holds documents whose sentences have at most ``tokens`` tokens together, each sentence
+    counted by its longer side; a longer document is a group of its own, and so is every document
+    if ``tokens`` is 0. Documents without sentences are in no group.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:
+        longer = np.maximum(corpus.src_lengths, corpus.trg_lengths)
+        ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
+        self._documents = [document for document in ranges if document]
+        self._sizes = [int(longer[d.start : d.stop].sum()) for d in self._documents]
+        self._tokens = tokens
+        self._seed = seed
+
+    def epoch(self, number: int) -> list[tuple[range, ...]]:
+        """Return the groups of an epoch in random order: the sentences of each of its documents.
+
+        They depend on nothing but the corpus, ``tokens``, the seed and ``number``.
+        """
+        generator = np.random.default_rng([self._seed, number])
+        groups: list[list[range]] = []
+        room = -1
+        for d in generator.permutation(len(self._documents)):
+            if self._sizes[d] > room:
+                groups.append([])
+                room = self._tokens
+            groups[-1].append(self._documents[d])
+            room -= self._sizes[d]
+        return [tuple(group) for group in groups]
+
+
+def length_batches(lengths: Sequence[int] | npt.NDArray[np.int32], tokens: int) -> list[Indices]:
+    """Batch sentences by length, the longest first, with at most ``tokens`` positions each.
+
+    For translating: the longest come first so that memory runs out at once or not at all.
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    return _cut(order, sizes[order], tokens)
+
+
+def in_order(
+    items: Sequence[Item],
+    batches: Iterable[Sequence[int] | Indices],
+    run: Callable[[list[Item]], Sequence[Result]],
+) -> list[Result]:
+    """Run a function over batches of items and return its results in the order of the items.
+
+    ``batches`` names every item once; ``run`` gives one result for each item it is given.
+    """
+    results: dict[int, Result] = {}
+    for batch in batches:
+        chosen = [int(i) for i in batch]
+        results.update(zip(chosen, run([items[i] for i in chosen]), strict=True))
+    return [results[i] for i in range(len(items))]
+
+
+def padding_share(corpus: EncodedCorpus, batches: Iterable[Sequence[int] | Indices]) -> float:
+    """Return the share of padding among all cells of the batches, both sides together."""
+    cells = real = 0
+    for batch in batches:
+        for lengths in (corpus.src_lengths[batch], corpus.trg_lengths[batch]):
+            cells += len(lengths) * int(lengths.max())
+            real += int(lengths.sum())
+    return 1 - real / cells
+
+
+def _cut(order: Indices, sizes: npt.NDArray[np.integer], tokens: int) -> list[Indices]:
+    """Cut a sequence of sentences into runs whose rows times longest is at most ``tokens``."""
+    batches = []
+    start = 0
+    while start < len(order):
+        # No more rows than these can fit, as the longest is at least as long as the first.
+        window = sizes[start : start + max(1, tokens // max(1, int(sizes[start])))]
+        cells = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        rows = max(1, int(np.searchsorted(cells, tokens, side="right")))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches

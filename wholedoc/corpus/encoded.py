@@ -1,0 +1,188 @@
+"""The corpus as numbers on disk, memory-mapped, so that one larger than memory can be trained on.
+
+A directory holds, little-endian and without headers::
+
+    src.ids  trg.ids            token ids of all sentences, each ended by EOS (uint16 or uint32)
+    src.offsets  trg.offsets    where each sentence starts in them, and where the last ends (int64)
+    documents.starts            the first sentence of each document, and the number of all (int64)
+    documents.names             one JSON string per line
+    meta.json                   fingerprint, types, and the size of every file; written last
+
+The directory is complete if and only if ``meta.json`` is there and the sizes agree.
+"""
+
+import json
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from wholedoc.corpus.documents import Document
+from wholedoc.corpus.vocabulary import EOS, Vocabulary
+from wholedoc.errors import UserError
+
+_VERSION = 1
+_META = "meta.json"
+_SIDES = ("src", "trg")
+_FILES = (
+    *(f"{side}.{part}" for side in _SIDES for part in ("ids", "offsets")),
+    "documents.starts",
+    "documents.names",
+)
+_INDEX = np.dtype("<i8")
+
+Ids = npt.NDArray[np.unsignedinteger[Any]]
+Lengths = npt.NDArray[np.int32]
+
+
+class EncodedCorpus:
+    """Numbered sentence pairs in documents, read from disk as they are asked for."""
+
+    def __init__(self, directory: Path, src_type: str, trg_type: str) -> None:
+        self._directory = directory
+        self._src_ids = _map(directory / "src.ids", np.dtype(src_type))
+        self._trg_ids = _map(directory / "trg.ids", np.dtype(trg_type))
+        self._src_offsets = _map(directory / "src.offsets", _INDEX)
+        self._trg_offsets = _map(directory / "trg.offsets", _INDEX)
+        self._starts = _map(directory / "documents.starts", _INDEX)
+
+    @classmethod
+    def open(cls, directory: Path, fingerprint: str = "") -> Self | None:
+        """Open what ``encode_corpus`` wrote, or return None where it has to be written (again).
+
+        That is so where the directory is missing, incomplete, damaged, or made from something
+        else than ``fingerprint`` says.
+        """
+        try:
+            meta = json.loads((directory / _META).read_text(encoding="utf-8"))
+            sizes = {name: (directory / name).stat().st_size for name in _FILES}
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        expected = {"version": _VERSION, "fingerprint": fingerprint, "sizes": sizes}
+        if not isinstance(meta, dict) or any(meta.get(k) != v for k, v in expected.items()):
+            return None
+        return cls(directory, meta["src_type"], meta["trg_type"])
+
+    def __len__(self) -> int:
+        return len(self._src_offsets) - 1
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return len(self._starts) - 1
+
+    @cached_property
+    def document_names(self) -> tuple[str, ...]:
+        """Name of each document."""
+        text = (self._directory / "documents.names").read_text(encoding="utf-8")
+        return tuple(json.loads(line) for line in text.splitlines())
+
+    def document_sentences(self, document: int) -> range:
+        """Return the indices of the sentences of a document."""
+        if not 0 <= document < self.documents:
+            raise IndexError(f"document {document} of {self.documents}")
+        return range(int(self._starts[document]), int(self._starts[document + 1]))
+
+    @cached_property
+    def src_lengths(self) -> Lengths:
+        """Length of each source sentence, EOS included."""
+        return _lengths(self._src_offsets)
+
+    @cached_property
+    def trg_lengths(self) -> Lengths:
+        """Length of each target sentence, EOS included."""
+        return _lengths(self._trg_offsets)
+
+    def src(self, t: int) -> Ids:
+        """View source sentence ``t``: x_1 … x_I EOS."""
+        return self._sentence(self._src_ids, self._src_offsets, t)
+
+    def trg(self, t: int) -> Ids:
+        """View target sentence ``t``: y_1 … y_J EOS."""
+        return self._sentence(self._trg_ids, self._trg_offsets, t)
+
+    def _sentence(self, ids: Ids, offsets: npt.NDArray[np.int64], t: int) -> Ids:
+        if not 0 <= t < len(self):
+            raise IndexError(f"sentence {t} of {len(self)}")
+        return ids[offsets[t] : offsets[t + 1]]
+
+
+def encode_corpus(
+    documents: Iterable[Document],
+    src_vocabulary: Vocabulary,
+    trg_vocabulary: Vocabulary,
+    directory: Path,
+    fingerprint: str = "",
+) -> EncodedCorpus:
+    """Number ``documents`` one by one into ``directory`` and open the result.
+
+    ``fingerprint`` says what the numbers were made from; ``EncodedCorpus.open`` compares it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    # First of all, so that a crash from here on leaves a directory known to be incomplete.
+    (directory / _META).unlink(missing_ok=True)
+    types = {"src": _id_type(src_vocabulary), "trg": _id_type(trg_vocabulary)}
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((directory / name).open("wb")) for name in _FILES}
+        src = _SideWriter(files["src.ids"], files["src.offsets"], types["src"])
+        trg = _SideWriter(files["trg.ids"], files["trg.offsets"], types["trg"])
+        sentences = 0
+        _write_index(files["documents.starts"], sentences)
+        for document in documents:
+            for pair in document:
+                src.write(src_vocabulary.encode(pair.src))
+                trg.write(trg_vocabulary.encode(pair.trg))
+            sentences += len(document)
+            _write_index(files["documents.starts"], sentences)
+            files["documents.names"].write(json.dumps(document.name).encode() + b"\n")
+    if not sentences:
+        raise UserError("the corpus holds no sentences", fix="check its files and filters")
+    meta = {
+        "version": _VERSION,
+        "fingerprint": fingerprint,
+        "src_type": types["src"].str,
+        "trg_type": types["trg"].str,
+        "sizes": {name: (directory / name).stat().st_size for name in _FILES},
+    }
+    unfinished = directory / (_META + ".part")
+    unfinished.write_text(json.dumps(meta, indent=1), encoding="utf-8")
+    unfinished.replace(directory / _META)
+    return EncodedCorpus(directory, types["src"].str, types["trg"].str)
+
+
+class _SideWriter:
+    """Appends the sentences of one side."""
+
+    def __init__(self, ids: BinaryIO, offsets: BinaryIO, id_type: np.dtype[Any]) -> None:
+        self._ids = ids
+        self._offsets = offsets
+        self._type = id_type
+        self._end = 0
+        _write_index(offsets, 0)
+
+    def write(self, ids: list[int]) -> None:
+        sentence = np.array([*ids, EOS], dtype=self._type)
+        self._ids.write(sentence.tobytes())
+        self._end += len(sentence)
+        _write_index(self._offsets, self._end)
+
+
+def _write_index(file: BinaryIO, value: int) -> None:
+    file.write(value.to_bytes(_INDEX.itemsize, "little"))
+
+
+def _lengths(offsets: npt.NDArray[np.int64]) -> Lengths:
+    lengths: Lengths = np.diff(np.asarray(offsets)).astype(np.int32)
+    return lengths
+
+
+def _id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
+    return np.dtype("<u2" if len(vocabulary) <= 2**16 else "<u4")
+
+
+def _map(path: Path, dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
+    return np.memmap(path, dtype=dtype, mode="r")

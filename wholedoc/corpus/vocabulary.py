@@ -1,0 +1,323 @@
+"""Vocabularies: text to numbers and back, by words or by subwords.
+
+Both kinds number their entries alike: ``<pad>`` 0, ``<unk>`` 1, ``<s>`` 2, ``</s>`` 3, then the
+entries learned from the training data. What stands on disk is JSON (words) or a sentencepiece
+model (subwords), never a pickle.
+"""
+
+import io
+import json
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Self, final
+
+import sentencepiece
+from sacremoses import MosesDetokenizer, MosesTokenizer
+
+from wholedoc.config import VocabularyConfig
+from wholedoc.corpus.documents import Document
+from wholedoc.errors import UserError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+
+_SKIPPED = frozenset({PAD, BOS, EOS})
+_logger = logging.getLogger(__name__)
+
+
+class Vocabulary(ABC):
+    """A numbering of words or subwords."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def tokens(self, text: str) -> list[str]:
+        """Split ``text`` into surface tokens, one for each number of ``encode``."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Number the tokens of ``text``, without ``<s>`` and ``</s>``."""
+
+    @abstractmethod
+    def to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Name each number; specials keep their names, so that positions stay aligned."""
+
+    @abstractmethod
+    def decode_tokens(self, tokens: Sequence[str]) -> str:
+        """Join surface tokens to text."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Turn numbers into text; specials are left out, save for ``<unk>``."""
+        return self.decode_tokens(self.to_tokens([i for i in ids if i not in _SKIPPED]))
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write the vocabulary to one file."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: Path) -> Self:
+        """Read what ``save`` wrote."""
+
+
+@final
+class WordVocabulary(Vocabulary):
+    """Lower-cased Moses tokens of one language; words not listed are ``<unk>``."""
+
+    def __init__(self, words: Sequence[str], language: str) -> None:
+        self.words = tuple(words)
+        self.language = language
+        self._entries = (*SPECIALS, *self.words)
+        self._ids = {word: i for i, word in enumerate(self.words, start=len(SPECIALS))}
+        # Moses has rules for some languages and treats every other as English.
+        self._tokenizer = MosesTokenizer(language or "en")
+        self._detokenizer = MosesDetokenizer(language or "en")
+
+    @classmethod
+    def train(cls, counts: Mapping[str, int], config: VocabularyConfig, language: str) -> Self:
+        """List the words of ``counts`` that are frequent enough, the most frequent first.
+
+        ``config.size`` bounds the entries, specials included; 0 for no bound.
+        """
+        frequent = [word for word, count in counts.items() if count >= config.min_frequency]
+        frequent.sort(key=lambda word: (-counts[word], word))
+        if config.size:
+            if config.size <= len(SPECIALS):
+                raise UserError(
+                    f"a vocabulary of {config.size} has no room for words",
+                    where="vocabulary.size",
+                    fix=f"set it above {len(SPECIALS)}, or to 0 for no limit",
+                )
+            del frequent[config.size - len(SPECIALS) :]
+        return cls(frequent, language)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def tokens(self, text: str) -> list[str]:
+        """Split ``text`` into lower-cased Moses tokens, known and unknown ones."""
+        # Lower-casing comes last: the lists of abbreviations are cased.
+        return [str(token).lower() for token in self._tokenizer.tokenize(text, escape=False)]
+
+    def encode(self, text: str) -> list[int]:
+        """Number the words of ``text``; those not listed become ``UNK``."""
+        return [self._ids.get(token, UNK) for token in self.tokens(text)]
+
+    def to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Name each number."""
+        return [self._entries[i] for i in ids]
+
+    def decode_tokens(self, tokens: Sequence[str]) -> str:
+        """Join words with the spacing of running text."""
+        return str(self._detokenizer.detokenize(list(tokens), unescape=False))
+
+    def save(self, path: Path) -> None:
+        """Write language and words as JSON, one word per line."""
+        content = {"kind": "word", "language": self.language, "words": self.words}
+        path.write_text(json.dumps(content, ensure_ascii=False, indent=0), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what ``save`` wrote."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(content["words"], content["language"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _not_a_vocabulary(path) from error
+
+
+# Sentencepiece writes a space as U+2581, so that character itself has to go in disguise for the
+# round trip to be exact. The disguise starts with a noncharacter, which is escaped likewise.
+_ESCAPE = "\ufdd0"
+_SPACE_MARK = "\u2581"
+# Training skips whole lines that hold one of these; each is learned from as if it were a space.
+_RESERVED_IN_TRAINING = str.maketrans("\0\t\n\r\u2585", "     ")
+# Training time grows with the square of a line's length.
+_LONGEST_TRAINING_LINE = 1000
+# Lines that training holds in memory at once, drawn at random when there are more.
+_TRAINING_LINES = 2_000_000
+
+
+def _escape(text: str) -> str:
+    return text.replace(_ESCAPE, _ESCAPE + "0").replace(_SPACE_MARK, _ESCAPE + "1")
+
+
+def _unescape(text: str) -> str:
+    return text.replace(_ESCAPE + "1", _SPACE_MARK).replace(_ESCAPE + "0", _ESCAPE)
+
+
+@final
+class SubwordVocabulary(Vocabulary):
+    """Cased sentencepiece subwords with an exact round trip.
+
+    ``decode(encode(text)) == text`` for every text: nothing is normalised, spaces are kept, and a
+    character never seen in training is spelt by its bytes, so that ``<unk>`` does not occur.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def train(cls, lines: Iterable[str], size: int) -> Self:
+        """Learn at most ``size`` subwords (unigram model) from a stream of lines.
+
+        The same lines give the same vocabulary. A corpus too small for ``size`` gives a smaller
+        vocabulary, and a warning in the log.
+        """
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_training_lines(lines),
+                model_writer=model,
+                model_type="unigram",
+                vocab_size=size,
+                hard_vocab_limit=False,
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_surface=SPECIALS[UNK],
+                input_sentence_size=_TRAINING_LINES,
+                shuffle_input_sentence=True,
+                # In bytes: no line is skipped, as a character takes at most four.
+                max_sentence_length=8 * _LONGEST_TRAINING_LINE,
+                num_threads=1,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise _training_error(str(error), size) from error
+        vocabulary = cls(model.getvalue())
+        if len(vocabulary) < size:
+            _logger.warning(
+                "the training text yields %d subwords, fewer than vocabulary.size = %d",
+                len(vocabulary),
+                size,
+            )
+        return vocabulary
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def tokens(self, text: str) -> list[str]:
+        """Split ``text`` into sentencepiece's pieces; U+2581 in a piece marks a space."""
+        return list(self._processor.encode(_escape(text), out_type=str))
+
+    def encode(self, text: str) -> list[int]:
+        """Number the subwords of ``text``."""
+        return list(self._processor.encode(_escape(text)))
+
+    def to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Name each number by its piece."""
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    def decode_tokens(self, tokens: Sequence[str]) -> str:
+        """Join pieces to text; a piece that is not in the vocabulary stands for itself."""
+        return _unescape(self._processor.decode(list(tokens)))
+
+    def save(self, path: Path) -> None:
+        """Write the sentencepiece model."""
+        path.write_bytes(self._model)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what ``save`` wrote."""
+        try:
+            return cls(path.read_bytes())
+        except RuntimeError as error:
+            raise _not_a_vocabulary(path) from error
+
+
+def load_vocabulary(path: Path) -> Vocabulary:
+    """Read a vocabulary of either kind, told apart by its content."""
+    if not path.is_file():
+        raise UserError("no such vocabulary file", where=str(path), fix="check the run directory")
+    with path.open("rb") as file:
+        start = file.read(1)
+    if not start:
+        raise _not_a_vocabulary(path)
+    return WordVocabulary.load(path) if start == b"{" else SubwordVocabulary.load(path)
+
+
+def build_vocabularies(
+    documents: Iterable[Document],
+    config: VocabularyConfig,
+    src_language: str,
+    trg_language: str,
+) -> tuple[Vocabulary, Vocabulary]:
+    """Learn the source and the target vocabulary from the training ``documents``.
+
+    With ``config.shared`` both sides have the same entries under the same numbers: one subword
+    vocabulary returned twice, or one list of words with the tokenisation of either language.
+    ``documents`` is read twice.
+    """
+    if config.kind == "word":
+        return _build_word_vocabularies(documents, config, src_language, trg_language)
+    if config.shared:
+        lines = (line for side in _SIDES for line in _lines(documents, side))
+        joint = SubwordVocabulary.train(lines, config.size)
+        return joint, joint
+    src, trg = (SubwordVocabulary.train(_lines(documents, side), config.size) for side in _SIDES)
+    return src, trg
+
+
+_Side = Literal["src", "trg"]
+_SIDES: tuple[_Side, _Side] = ("src", "trg")
+
+
+def _lines(documents: Iterable[Document], side: _Side) -> Iterator[str]:
+    for document in documents:
+        for pair in document:
+            yield pair.src if side == "src" else pair.trg
+
+
+def _build_word_vocabularies(
+    documents: Iterable[Document], config: VocabularyConfig, src_language: str, trg_language: str
+) -> tuple[WordVocabulary, WordVocabulary]:
+    src_counts = _count_words(_lines(documents, "src"), src_language)
+    trg_counts = _count_words(_lines(documents, "trg"), trg_language)
+    if config.shared:
+        src_counts = trg_counts = src_counts + trg_counts
+    return (
+        WordVocabulary.train(src_counts, config, src_language),
+        WordVocabulary.train(trg_counts, config, trg_language),
+    )
+
+
+def _count_words(lines: Iterable[str], language: str) -> Counter[str]:
+    tokenizer = WordVocabulary((), language)
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(tokenizer.tokens(line))
+    return counts
+
+
+def _training_lines(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        text = _escape(line).translate(_RESERVED_IN_TRAINING)
+        for start in range(0, len(text), _LONGEST_TRAINING_LINE):
+            yield text[start : start + _LONGEST_TRAINING_LINE]
+
+
+def _training_error(message: str, size: int) -> UserError:
+    if "sentences_.empty()" in message:
+        return UserError("the training text is empty, so there is no vocabulary to learn")
+    if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return UserError(
+            f"{size} entries do not hold the bytes and characters of the training text",
+            where="vocabulary.size",
+            fix=f"set it to at least {smallest[1]}",
+        )
+    return UserError(f"sentencepiece cannot learn a vocabulary of {size}: {message}")
+
+
+def _not_a_vocabulary(path: Path) -> UserError:
+    return UserError("not a vocabulary", where=str(path), fix="restore the file or train again")
