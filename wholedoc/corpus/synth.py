@@ -8,6 +8,7 @@ and the best accuracy any translator can reach is known exactly. ``docs/artifici
 describes the language.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +33,7 @@ _ADVERBS = 6
 _POSTPOSITIONS = 4
 _PERSONS = 4
 _PARTICIPLES = 3
-_TOPIC_NOUNS = 4
+_TOPIC_NOUNS = 3
 
 
 @dataclass(frozen=True)
@@ -318,16 +319,16 @@ class _Speller:
 
     def forms(self, *endings: str, syllables: int = 2) -> tuple[str, ...]:
         """A new stem with each of ``endings``."""
-        while True:
+        for attempt in itertools.count():
             stem = "".join(
                 self._rng.choice(self._consonants) + self._rng.choice(self._vowels)
-                for _ in range(syllables)
+                for _ in range(syllables + attempt // 9)  # longer, where short ones are rare
             )
             forms = tuple(stem + ending for ending in endings)
             if self._taken.isdisjoint(forms):
-                self._taken.update(forms)
-                return forms
-            syllables += 1  # so that no lexicon is too large
+                break
+        self._taken.update(forms)
+        return forms
 
     def form(self, syllables: int = 2) -> str:
         """A new word with one form."""
