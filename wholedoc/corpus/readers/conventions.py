@@ -83,9 +83,9 @@ def _unknown_convention(inputs: Inputs) -> UserError:
     if inputs.same_file_twice:
         return UserError("the same file is given for both sides", where=where, fix="give two files")
     src, trg = inputs.src_beginning, inputs.trg_beginning
-    if src.root == "tmx" or trg.root == "tmx":
+    if not inputs.one_file and (src.is_rows or "tmx" in (src.root, trg.root)):
         return UserError(
-            "a translation memory holds both sides", where=where, fix="give it alone, as --src"
+            "a file of this kind holds both sides", where=where, fix="give one, as --src"
         )
     if src.root != trg.root:
         kinds = [f"<{root}>" if root else "plain lines" for root in (src.root, trg.root)]

@@ -18,7 +18,7 @@ _ROOT = re.compile(
 _MARKUP = re.compile(
     r"\s*(?:<\?xml|<!DOCTYPE|<[a-z][\w:.-]*(?:\s[^<>]*)?>[ \t\r]*(?:<|\n|$))", re.IGNORECASE
 )
-# One of several spellings each, which stand alone on a line between documents.
+# What may stand alone on a line between documents, in lower case.
 MARKERS = frozenset({"<d>", "_eos", "####", "<sep>"})
 
 
@@ -50,6 +50,11 @@ class Beginning:
         """The lower-cased name of the first element, empty if there is none."""
         match = _ROOT.match(self.text) if self.is_markup else None
         return match.group(1).lower() if match else ""
+
+    @cached_property
+    def is_rows(self) -> bool:
+        """Whether the first line holds both sides: a JSON object, or triple bars."""
+        return self.first_line.startswith('{"') or self.first_line.count("|||") == 2
 
     def has_tag(self, name: str) -> bool:
         """Tells whether an element of this name opens near the beginning."""
@@ -99,9 +104,15 @@ class Inputs:
             raise UserError(
                 "is a folder",
                 where=str(src if src.is_dir() else doc),
-                fix="document ids belong to line-aligned files",
+                fix="document ids are a file that belongs to two line-aligned files",
             )
         same = trg.samefile(src)
+        if same and (doc or src.is_dir()):
+            raise UserError(
+                "only one side is given",
+                where=str(src),
+                fix="name the source with --src and the target with --trg",
+            )
         return cls(
             src,
             src if same else trg,

@@ -22,6 +22,7 @@ def is_line_aligned(inputs: Inputs) -> bool:
         and not inputs.src.is_dir()
         and not inputs.src_beginning.is_markup
         and not inputs.trg_beginning.is_markup
+        and not (inputs.src_beginning.is_rows and inputs.trg_beginning.is_rows)
     )
 
 
@@ -39,14 +40,12 @@ def _pairs(inputs: Inputs) -> Iterator[tuple[str, ...]]:
 
 def has_document_ids(inputs: Inputs) -> bool:
     """Tells whether a file of document ids is given: whatever is not a file of start lines."""
-    return inputs.doc is not None and not inputs.one_file and not has_start_lines(inputs)
+    return inputs.doc is not None and not has_start_lines(inputs)
 
 
 def has_start_lines(inputs: Inputs) -> bool:
     """Tells whether a file is given that lists the lines on which documents start."""
-    if inputs.doc is None or inputs.one_file:
-        return False
-    return lists_start_lines(inputs.doc, read_lines(inputs.src))
+    return inputs.doc is not None and lists_start_lines(inputs.doc, read_lines(inputs.src))
 
 
 def lists_start_lines(doc: Path, sentences: Iterable[str]) -> bool:
