@@ -14,9 +14,12 @@ _ROOT = re.compile(
     r"\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)\s*)*<([a-z][\w:.-]*)",
     re.IGNORECASE | re.DOTALL,
 )
-# Plain text may hold a tag; a first line that is nothing but tags, or a declaration, is markup.
+# A sentence may begin with a tag, so markup is a declaration, a tag that only files begin with, or
+# a first line that is nothing but one tag.
 _MARKUP = re.compile(
-    r"\s*(?:<\?xml|<!DOCTYPE|<[a-z][\w:.-]*(?:\s[^<>]*)?>[ \t\r]*(?:<|\n|$))", re.IGNORECASE
+    r"\s*(?:<\?xml|<!DOCTYPE|<(?:tmx|dataset|mteval|srcset|refset|tstset|doc|url|talkid|chapter)\b"
+    r"|<[a-z][\w:.-]*(?:\s[^<>]*)?>[ \t\r]*(?:\n|$))",
+    re.IGNORECASE,
 )
 # What may stand alone on a line between documents, in lower case.
 MARKERS = frozenset({"<d>", "_eos", "####", "<sep>"})

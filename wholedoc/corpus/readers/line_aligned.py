@@ -1,5 +1,6 @@
 """Readers of two line-aligned files: boundaries in a third file, on marker lines, or nowhere."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from wholedoc.corpus.readers.inputs import Inputs, marker_of
 from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
 
+_WHOLE_NUMBER = re.compile(r"\s*[0-9]{1,18}\s*")
 DOC_FILE_FIX = (
     "a doc file holds one document id per line, or the rising numbers of the lines "
     "on which documents start, the first being 0 or 1"
@@ -57,10 +59,9 @@ def lists_start_lines(doc: Path, sentences: Iterable[str]) -> bool:
     previous = -1
     count = 0
     for line in read_lines(doc):
-        text = line.strip()
-        if not (text.isascii() and text.isdigit()) or int(text) <= previous:
+        if not _WHOLE_NUMBER.fullmatch(line) or int(line) <= previous:
             return False
-        previous = int(text)
+        previous = int(line)
         if count == 0 and previous > 1:
             return False
         count += 1

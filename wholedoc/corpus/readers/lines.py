@@ -138,6 +138,8 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
 
 def one_line(text: str) -> str:
     """Joins the lines of a text that a file format lets run over several, and trims the ends."""
+    if "\n" not in text:
+        return text.strip(" \t\r")
     return " ".join(part for part in (line.strip(" \t\r") for line in text.split("\n")) if part)
 
 

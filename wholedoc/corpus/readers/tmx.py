@@ -139,11 +139,10 @@ class _UnitReader:
             self._codes += 1
 
     def _close(self, name: str) -> None:
-        text = one_line("".join(self._text))
         if name == "prop" and _names_document(self._property):
-            self._unit.document = self._unit.document or text
+            self._unit.document = self._unit.document or one_line("".join(self._text))
         elif name == "seg":
-            self._unit.segments.setdefault(self._language, text)
+            self._unit.segments.setdefault(self._language, one_line("".join(self._text)))
         elif name in _CODES:
             self._codes -= 1
 
