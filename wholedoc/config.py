@@ -36,6 +36,7 @@ CountOrZero = Annotated[int, Interval(0)]
 Positive = Annotated[float, Interval(1e-12)]
 NotNegative = Annotated[float, Interval(0)]
 Share = Annotated[float, Interval(0, 0.95)]
+UnknownWords = Literal["none", "copy", "lexicon"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class SearchConfig:
     """... plus this many."""
     batch_tokens: Count = 4000
     """Source positions times beam that are searched at once."""
-    replace_unknown: Literal["none", "copy", "lexicon"] = "none"
+    replace_unknown: UnknownWords = "none"
     """``word`` vocabularies: put the attended source word, or its translation, for ``<unk>``."""
 
 

@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
 from wholedoc.config import Config, CorpusFiles
-from wholedoc.corpus.batches import SentenceBatches, make_batch
+from wholedoc.corpus.batches import Indices, SentenceBatches, make_batch
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
@@ -42,11 +42,11 @@ class SentenceTask(Task):
         self.batches = SentenceBatches(train, config.stage1.batch_tokens, config.seed)
         self.dev_batches = SentenceBatches(dev, config.stage1.batch_tokens, config.seed).epoch(1)
 
-    def updates(self, epoch: int) -> Sequence[Sequence[int]]:
+    def updates(self, epoch: int) -> list[Indices]:
         """One batch of sentences per update."""
         return self.batches.epoch(epoch)
 
-    def losses(self, update: Sequence[int], world: World) -> Iterator[Loss]:
+    def losses(self, update: Indices, world: World) -> Iterator[Loss]:
         """The loss of this process's sentences of the batch."""
         sentences = world.share(update)
         if len(sentences):

@@ -1,0 +1,161 @@
+"""How the tour is shown: a table and a document in the terminal, the same as a page."""
+
+import html
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from wholedoc.app.demo import KINDS, System, Tour
+from wholedoc.corpus.synth import Information, KeyItem
+from wholedoc.files import write_atomically
+
+_LABELS = {"pronoun": "pronouns", "topic": "topic words", "name": "names"}
+_BOUNDS: dict[Information, str] = {
+    "sentence": "best possible from the sentence alone",
+    "source": "best possible from the source document",
+    "both": "best possible from source and target",
+}
+_TOKEN = re.compile(r"\w+|\W+")
+
+
+def print_tour(tour: Tour) -> None:
+    """Show the measures and a sample document on standard output."""
+    Console().print(Group("", _table(tour), "", *_sample_lines(tour)))
+
+
+def _rows(tour: Tour) -> list[list[str]]:
+    """The measures of each system, then the bounds."""
+    rows = []
+    for system in tour.systems:
+        kinds = system.phenomena.kinds
+        measured = [f"{100 * kinds[kind].accuracy:.1f}" for kind in KINDS]
+        rows.append(
+            [system.name, f"{system.bleu:.1f}", *measured, _percent(kinds["name"].consistency)]
+        )
+    kinds = tour.systems[0].phenomena.kinds
+    for information, label in _BOUNDS.items():
+        best = [kinds[kind].best[information] for kind in KINDS]
+        bounds = [f"{100 * b.accuracy:.1f} ± {100 * b.deviation:.1f}" for b in best]
+        rows.append([label, "", *bounds, _percent(best[-1].consistency)])
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+_COLUMNS = ["", "BLEU", *(f"{_LABELS[kind]} right, %" for kind in KINDS), "names consistent, %"]
+
+
+def _table(tour: Tour) -> Table:
+    table = Table(title="Words that only the rest of the document can settle")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right" if column else "left")
+    for row in _rows(tour):
+        table.add_row(*row)
+    return table
+
+
+def _sample(tour: Tour) -> int:
+    """The document to show: the shortest one with every kind of item."""
+    kinds = defaultdict(set)
+    for item in tour.key:
+        kinds[item.document].add(item.kind)
+    whole = [d for d, doc in enumerate(tour.documents) if len(kinds[doc.name]) == len(KINDS)]
+    return min(whole or [0], key=lambda d: len(tour.documents[d]))
+
+
+def _marked(tour: Tour, system: System, d: int) -> list[list[tuple[str, str]]]:
+    """The translation of a document in pieces, each with a mark: "", "right" or "wrong"."""
+    items: defaultdict[int, list[KeyItem]] = defaultdict(list)
+    for item in tour.key:
+        if item.document == tour.documents[d].name:
+            items[item.sentence].append(item)
+    lines = []
+    for t, line in enumerate(system.translations[d]):
+        right = {item.expected for item in items[t]}
+        wrong = {word for item in items[t] for word in item.alternatives}
+        lines.append(
+            [
+                (piece, "right" if piece in right else "wrong" if piece in wrong else "")
+                for piece in _TOKEN.findall(line)
+            ]
+        )
+    return lines
+
+
+def _sample_lines(tour: Tour) -> list[Text]:
+    d = _sample(tour)
+    system = tour.systems[-1]
+    styles = {"right": "bold green", "wrong": "bold red underline", "": ""}
+    lines = [Text(f"Document {tour.documents[d].name}, translated by {system.name}:", "bold")]
+    for pair, pieces in zip(tour.documents[d], _marked(tour, system, d), strict=True):
+        lines.append(Text(f"  {pair.src}", "dim"))
+        lines.append(Text.assemble("  → ", *((text, styles[mark]) for text, mark in pieces)))
+    return lines
+
+
+def write_report(path: Path, tour: Tour) -> None:
+    """The tour as one HTML page that opens from disk."""
+    write_atomically(path, _PAGE.format(table=_html_table(tour), sample=_html_sample(tour)))
+
+
+def _html_table(tour: Tour) -> str:
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in _COLUMNS)
+    rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in _rows(tour)]
+    return f"<tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in rows)
+
+
+def _html_sample(tour: Tour) -> str:
+    d = _sample(tour)
+    system = tour.systems[-1]
+    rows = []
+    for pair, pieces in zip(tour.documents[d], _marked(tour, system, d), strict=True):
+        marked = "".join(
+            f'<mark class="{mark}">{html.escape(text)}</mark>' if mark else html.escape(text)
+            for text, mark in pieces
+        )
+        rows.append(
+            f"<tr><td>{html.escape(pair.src)}</td><td>{marked}</td>"
+            f"<td>{html.escape(pair.trg)}</td></tr>"
+        )
+    head = f"<tr><th>source</th><th>{html.escape(system.name)}</th><th>reference</th></tr>"
+    return head + "".join(rows)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>wholedoc demo</title>
+<style>
+  body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 68rem;
+         padding: 0 1rem; color: #1b1f24; background: #fff; }}
+  table {{ border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }}
+  th, td {{ text-align: left; padding: .35rem .75rem; border-bottom: 1px solid #d8dee4; }}
+  th {{ font-weight: 600; }}
+  .measures td:not(:first-child), .measures th:not(:first-child) {{ text-align: right;
+         font-variant-numeric: tabular-nums; }}
+  mark {{ padding: 0 .2em; border-radius: .2em; }}
+  mark.right {{ background: #d3f2d9; color: #0b3d17; }}
+  mark.wrong {{ background: #ffdcd7; color: #6d0f06; text-decoration: underline; }}
+  @media (prefers-color-scheme: dark) {{
+    body {{ color: #e6e9ec; background: #14171a; }}
+    th, td {{ border-color: #353b42; }}
+  }}
+</style>
+<h1>What a sentence cannot know</h1>
+<p>The corpus is artificial: the gender behind a pronoun, the sense of an ambiguous word and the
+rendering of a name are told elsewhere in the document. The generator knows the best accuracy any
+translator can reach from each kind of knowledge; ± is one standard deviation on this test set.</p>
+<table class="measures">{table}</table>
+<h2>A document</h2>
+<p>Words that depend on the document are marked: <mark class="right">right</mark> or
+<mark class="wrong">wrong</mark>.</p>
+<table>{sample}</table>
+</html>
+"""

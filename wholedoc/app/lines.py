@@ -1,0 +1,103 @@
+"""Line-based translation: as many lines out as in, in order, written as they are ready."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from wholedoc.app.translator import Translation, Translator
+from wholedoc.config import SearchConfig
+from wholedoc.corpus.readers import SourceDocument, SourceText
+from wholedoc.errors import UserError
+from wholedoc.progress import ProgressBar
+
+_SENTENCES_AT_ONCE = 1000
+
+
+def translate_lines(
+    translator: Translator,
+    source: SourceText,
+    output: TextIO,
+    config: SearchConfig,
+    nbest: int = 1,
+) -> None:
+    """Write one line per line read; lines that mark a boundary are copied.
+
+    With ``nbest`` above 1 each line becomes that many, ``index ||| text ||| log P ||| score``.
+    What is translated is written at once, so an interruption loses little.
+    """
+    written = 0
+    with ProgressBar("translating", max(len(source.lines), 1)) as bar:
+        for group in _groups(source.documents):
+            texts = [[sentence.text for sentence in document.sentences] for document in group]
+            translated = translator.translate_documents(texts, config, nbest, bar.advance)
+            lines = {
+                sentence.index: _format(sentence.index, candidates, nbest)
+                for document, result in zip(group, translated, strict=True)
+                for sentence, candidates in zip(document.sentences, result.candidates, strict=True)
+            }
+            end = max(lines) + 1
+            _write(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
+            written = end
+        _write(output, source.lines[written:])
+
+
+@contextmanager
+def open_output(output: Path | None, source: str, several: bool) -> Iterator[TextIO]:
+    """Standard output, the file ``output``, or the file named like ``source`` in that folder."""
+    if output is None:
+        yield sys.stdout
+        return
+    path = output / Path(source).name if several else output
+    if source != "-" and path.exists() and path.samefile(source):
+        raise UserError(
+            "would overwrite its own input", where=str(path), fix="choose another place with -o"
+        )
+    try:
+        if several:
+            output.mkdir(parents=True, exist_ok=True)
+        stream = path.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(
+            f"cannot write: {error.strerror}", where=str(path), fix="choose another place with -o"
+        ) from error
+    with stream:
+        yield stream
+
+
+def _groups(documents: Sequence[SourceDocument]) -> Iterator[list[SourceDocument]]:
+    """Whole documents, as many as make good batches."""
+    group: list[SourceDocument] = []
+    size = 0
+    for document in documents:
+        group.append(document)
+        size += len(document.sentences)
+        if size >= _SENTENCES_AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _format(index: int, candidates: list[Translation], nbest: int) -> str:
+    if nbest == 1:
+        return candidates[0].text
+    return "\n".join(
+        f"{index} ||| {found.text} ||| {found.log_probability:.4f} ||| {found.score:.4f}"
+        for found in candidates
+    )
+
+
+def _write(output: TextIO, lines: Iterable[str]) -> None:
+    try:
+        output.writelines(f"{line}\n" for line in lines)
+        output.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot write: {error.strerror}",
+            where=output.name,
+            fix="make room or choose another file with -o",
+        ) from error

@@ -1,0 +1,257 @@
+"""The command line: ``wholedoc COMMAND``. Results on standard output, all else on standard error.
+
+Exit codes: 0 done; 2 the user's input is at fault (one line says what, where, what to do);
+1 anything else. ``WHOLEDOC_TRACEBACK=1`` shows where in the code an error arose. A command imports
+what it needs when it runs, so that ``--help`` answers at once.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from wholedoc import __version__
+from wholedoc.config import CorpusFiles, UnknownWords, load_config
+from wholedoc.errors import UserError
+from wholedoc.progress import say
+
+app = typer.Typer(
+    name="wholedoc",
+    help="Translation that reads the whole document.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+SrcOption = Annotated[str, typer.Option("--src", help="Source side, or the file of both sides.")]
+TrgOption = Annotated[str, typer.Option("--trg", help="Target side.")]
+DocOption = Annotated[str, typer.Option("--doc", help="Document ids, or start-line indices.")]
+
+
+def main() -> None:
+    """Run a command and turn every error into one line and an exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except TyperException as error:  # the command line itself is wrong
+        _fail(f"{error.format_message()} (see wholedoc --help)", 2, error)
+    except UserError as error:
+        _fail(str(error), 2, error)
+    except (KeyboardInterrupt, typer.Abort) as error:
+        _fail("interrupted", 1, error)
+    except BrokenPipeError as error:  # the reader of our output has gone: nothing to say to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail("the output was closed before the end", 1, error)
+    except Exception as error:  # noqa: BLE001 (the outermost frame: report and leave)
+        _fail(f"{type(error).__name__}: {error} (set WHOLEDOC_TRACEBACK=1 to see where)", 1, error)
+    else:
+        sys.exit(code or 0)
+
+
+def _fail(message: str, code: int, error: BaseException) -> None:
+    if os.environ.get("WHOLEDOC_TRACEBACK"):
+        raise error
+    say(f"wholedoc: {' '.join(message.split())}")
+    sys.exit(code)
+
+
+def _print_json(values: Any) -> None:
+    print(json.dumps(values, ensure_ascii=False, indent=2))
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Translation that reads the whole document."""
+    if show:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def stats(
+    corpora: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files or folders of both sides, or TOML configurations."),
+    ] = None,
+    src: SrcOption = "",
+    trg: TrgOption = "",
+    doc: DocOption = "",
+    src_language: Annotated[str, typer.Option(help="Where a file holds several.")] = "",
+    trg_language: Annotated[str, typer.Option(help="Where a file holds several.")] = "",
+    min_sentences: Annotated[int, typer.Option(help="Leave out shorter documents.", min=1)] = 1,
+    max_words: Annotated[int, typer.Option(help="Leave out longer pairs; 0: none.", min=0)] = 0,
+    max_ratio: Annotated[float, typer.Option(help="Leave out uneven pairs; 0: none.", min=0)] = 0.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Documents, sentences, words, vocabulary and boundaries of corpora."""
+    from wholedoc.corpus.filters import Filters
+    from wholedoc.corpus.readers import read_corpus
+    from wholedoc.corpus.statistics import measure_corpus
+
+    chosen = _named_corpora(corpora or [])
+    if src or trg or doc:
+        chosen[src] = CorpusFiles(src, trg, doc)
+    if not chosen:
+        raise UserError("no corpus is given", where="stats", fix="add --src FILE --trg FILE")
+    filters = Filters(min_sentences, max_words, max_ratio)
+    measured = {
+        name: dataclasses.asdict(
+            measure_corpus(read_corpus(files, src_language, trg_language), filters)
+        )
+        for name, files in chosen.items()
+    }
+    if not as_json:
+        _print_statistics(measured)
+    elif len(measured) == 1:
+        _print_json(*measured.values())
+    else:
+        _print_json({"corpora": measured})
+
+
+def _named_corpora(paths: list[str]) -> dict[str, CorpusFiles]:
+    """The corpora of configurations, and files that hold both sides, by name."""
+    named: dict[str, CorpusFiles] = {}
+    for path in paths:
+        if path.endswith(".toml"):
+            data = load_config(path).data
+            sets = {"train": data.train, "dev": data.dev, "test": data.test}
+            named |= {f"{path} {name}": files for name, files in sets.items() if files.src}
+        else:
+            named[path] = CorpusFiles(path)
+    return named
+
+
+def _print_statistics(measured: dict[str, dict[str, Any]]) -> None:
+    """A column per corpus, a row per measure."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("")
+    for name in measured:
+        table.add_column(name, justify="right", overflow="fold")
+    for measure in next(iter(measured.values())):
+        cells = [_format_measure(found[measure]) for found in measured.values()]
+        table.add_row(measure.replace("_", " "), *cells)
+    Console().print(table)
+
+
+def _format_measure(value: float | str | dict[str, int]) -> str:
+    if isinstance(value, dict):
+        left_out = [
+            f"{count:,} {reason.replace('_', ' ')}" for reason, count in value.items() if count
+        ]
+        return ", ".join(left_out) or "nothing"
+    return value if isinstance(value, str) else f"{value:,.1f}".removesuffix(".0")
+
+
+@app.command()
+def synth(
+    directory: Annotated[Path, typer.Argument(help="Where the corpus is written.")],
+    seed: Annotated[int, typer.Option(help="Fixes the language and all documents.", min=0)] = 1,
+    train_documents: Annotated[int, typer.Option("--train", help="Training documents.")] = 800,
+    dev_documents: Annotated[int, typer.Option("--dev", help="Development documents.")] = 60,
+    test_documents: Annotated[int, typer.Option("--test", help="Test documents.")] = 200,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the artificial corpus on which only context resolves some words."""
+    from wholedoc.corpus.synth import SynthConfig, write_synth
+
+    config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
+    summary = write_synth(directory, config).to_json()
+    if as_json:
+        _print_json(summary)
+        return
+    for name, split in summary["splits"].items():
+        print(f"{name}: {split['documents']:,} documents, {split['sentences']:,} sentences")
+        for kind, found in split["kinds"].items():
+            bounds = ", ".join(
+                f"{100 * bound['accuracy']:.1f} % from {information}"
+                for information, bound in found["bounds"].items()
+            )
+            print(f"  {kind}: {found['items']:,} items; at best {bounds}")
+
+
+@app.command()
+def train(
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped one.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, for any value.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Run directory; runs/CONFIG by default.")
+    ] = None,
+) -> None:
+    """Train a model, all stages in order; run again, it resumes where it stopped."""
+    from wholedoc.training.loop import Stopped
+    from wholedoc.training.stages import train as train_stages
+
+    directory = run or Path("runs") / Path(config).stem
+    try:
+        train_stages(load_config(config, settings or []), directory)
+    except Stopped:
+        say(f"stopped and saved; the same command goes on from here: {directory}")
+        raise typer.Exit(1) from None
+    print(directory)
+
+
+@app.command()
+def translate(
+    model: Annotated[str, typer.Argument(help="A run directory.")],
+    inputs: Annotated[
+        list[str] | None, typer.Argument(help="Text files; standard input without any.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file; a folder for several inputs.")
+    ] = None,
+    doc: DocOption = "",
+    beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", min=1)] = None,
+    nbest: Annotated[int, typer.Option(help="Translations per sentence.", min=1)] = 1,
+    replace_unknown: Annotated[
+        UnknownWords | None,
+        typer.Option(help="For an unknown word: nothing, its source word, or that translated."),
+    ] = None,
+) -> None:
+    """Translate text, line by line: one line out for each line in."""
+    from wholedoc.app.lines import open_output, translate_lines
+    from wholedoc.app.translator import Translator
+    from wholedoc.corpus.readers import read_source_lines
+
+    sources = inputs or ["-"]
+    if doc and len(sources) > 1:
+        raise UserError("goes with one input", where="--doc", fix="translate them one by one")
+    translator = Translator.load(model)
+    config = dataclasses.replace(
+        translator.config,
+        beam=beam or translator.config.beam,
+        replace_unknown=replace_unknown or translator.config.replace_unknown,
+    )
+    for source in sources:
+        text = read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
+        with open_output(output, source, several=len(sources) > 1) as stream:
+            translate_lines(translator, text, stream, config, nbest)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where corpus, runs and report go.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Another language, another model.", min=0)] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """The tour: makes a corpus, trains on it, translates, shows what a sentence cannot know."""
+    from wholedoc.app.demo import run_demo
+    from wholedoc.app.demo_report import print_tour, write_report
+
+    tour = run_demo(out, seed)
+    write_report(out / "report.html", tour)
+    if as_json:
+        _print_json(tour.to_json())
+    else:
+        print_tour(tour)
+        say(f"the same as a page: {out / 'report.html'}")
