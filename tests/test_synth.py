@@ -166,7 +166,7 @@ def test_sizes_are_as_documented(sample: list[tuple[SynthDocument, list[KeyItem]
     lengths = {len(document.pairs) for document, _ in sample}
     assert lengths == set(range(CONFIG.min_sentences, CONFIG.max_sentences + 1))
     src = {len(pair.src.split()) for document, _ in sample for pair in document.pairs}
-    assert (min(src), max(src)) == (6, 11)  # the full stop included
+    assert (min(src), max(src)) == (5, 10)  # the final mark included
 
 
 # ---------------------------------------------------------------- the items
@@ -318,14 +318,14 @@ def test_world_changes_only_the_words_meant_to_change() -> None:
             changing = {i for i, tokens in enumerate(zip(*src, strict=True)) if len({*tokens}) > 1}
             end = len(src[0])
             if isinstance(sentence, Clause):
-                assert changing == {end - 2}  # the cue
+                assert changing == {end - 1}  # the cue
                 items = (sentence.subject, sentence.object, sentence.place)
                 expected = sum(isinstance(part, Word) for part in items)
                 expected += 2 * isinstance(sentence.object, Word)  # its two particles agree
                 differing = sum(len({*tokens}) > 1 for tokens in zip(*trg, strict=True))
                 assert differing == expected
             else:
-                assert changing == {0, end - 3, end - 2}
+                assert changing == {0, end - 2, end - 1}
 
 
 def test_worlds_are_independent(sample: list[tuple[SynthDocument, list[KeyItem]]]) -> None:
@@ -357,10 +357,9 @@ def test_no_feature_of_the_sentence_beats_the_bound(
             features["document length"] = len(document.pairs)
             features["sentence length"] = len(tokens)
             features["items"] = len(key)
-            features["cue"] = tokens[-2]
+            features["cue"] = tokens[-1]
             halves[number % 2].append((features, item))
     names = sorted({name for features, _ in halves[0] for name in features})
-    # The rendering's index in a word's list stands for it, so that words of a class add up.
     for name in names:
         fitted: dict[tuple[object, ...], Counter[str]] = defaultdict(Counter)
         for features, item in halves[0]:

@@ -137,7 +137,7 @@ class Language:
     topic_nouns: tuple[tuple[Word, ...], ...]
     """Nouns that tell the topic, by topic."""
     cues: tuple[str, str]
-    """Source particles that end every sentence, by the style they point to."""
+    """Source marks that end every sentence, by the style they point to."""
     particles: tuple[str, str, str]
     """Target particles that end every sentence: with a name in either style, without a name.
 
@@ -188,7 +188,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """A sentence that tells the gender or the topic by its first word and its last before the cue.
+    """A sentence that tells the gender or the topic by its first word and its last before the mark.
 
     ``head`` and ``complement`` choose among the words of whichever gender or topic it is.
     """
@@ -382,7 +382,9 @@ def build_language(config: SynthConfig) -> Language:
         persons=(plain(_PERSONS), plain(_PERSONS)),
         participles=tuple(zip(*(participle() for _ in range(_PARTICIPLES)), strict=True)),
         topic_nouns=tuple(plain(_TOPIC_NOUNS) for _ in range(config.topics)),
-        cues=(src.form(1), src.form(1)),
+        # Marks, not particles before a full stop: the last state of a language model, which a
+        # source memory is made of, tells far better what it has just read.
+        cues=(".", "!"),
         particles=(trg.form(1), trg.form(1), trg.form(1)),
         pronoun=Word(src.form(1), (trg.form(1), trg.form(1))),
         ambiguous=tuple(ambiguous(index) for index in range(config.ambiguous)),
@@ -490,7 +492,7 @@ def _telling(sentence: Telling, world: World, language: Language) -> SentencePai
     place_src, place_trg = _phrase(sentence.place, language)
     cue = language.cues[_cue_style(sentence, world)]
     preposition = sentence.postposition.trg
-    src = [head.src, *place_src, sentence.postposition.src, complement.src, cue, "."]
+    src = [head.src, *place_src, sentence.postposition.src, complement.src, cue]
     trg = [*head.trg, language.copula, *complement.trg, *preposition, *place_trg]
     return SentencePair(" ".join(src), " ".join([*trg, language.particles[2], "."]))
 
@@ -517,7 +519,7 @@ def _clause(sentence: Clause, world: World, language: Language) -> SentencePair:
     src = [*adverb_src, *subject_src, *object_src, *place_src, sentence.postposition.src]
     trg = [*subject_trg, sentence.verb.trg[plural], *object_trg]
     trg += [*sentence.postposition.trg, *place_trg, *adverb_trg, particle, "."]
-    return SentencePair(" ".join([*src, sentence.verb.src, cue, "."]), " ".join(trg))
+    return SentencePair(" ".join([*src, sentence.verb.src, cue]), " ".join(trg))
 
 
 def draw_document(name: str, language: Language, config: SynthConfig, rng: Random) -> SynthDocument:
