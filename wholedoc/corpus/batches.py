@@ -98,9 +98,9 @@ class SentenceBatches:
     A batch holds at most ``tokens`` positions on its longer side, padding included (its rows times
     its longest sentence); a sentence longer than that is a batch of its own. The sentences are
     split in two by source or by target length, whichever leaves less padding, and so on with each
-    part until it fits: both lengths are then alike within a batch. Where to split and how to order
-    equal lengths is random, so that batches differ between epochs. Within a batch, sentences are
-    in no particular order.
+    part until it fits: both lengths are then alike within a batch. Where to split is random, and
+    lengths are compared with a random blur of at most half a token, so that batches differ between
+    epochs. Within a batch, sentences are in no particular order.
     """
 
     def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:
@@ -115,8 +115,11 @@ class SentenceBatches:
         They depend on nothing but the corpus, ``tokens``, the seed and ``number``.
         """
         generator = np.random.default_rng([self._seed, number])
+        blurred = [
+            lengths + generator.random(len(lengths), dtype=np.float32) for lengths in self._lengths
+        ]
         planned = int(_ROOM_FOR_PADDING * self._longer.sum(dtype=np.int64) / self._tokens)
-        parts = [(generator.permutation(len(self._longer)), planned)]
+        parts = [(np.arange(len(self._longer)), planned)]
         batches: list[Indices] = []
         while parts:
             part, planned = parts.pop()
@@ -125,14 +128,16 @@ class SentenceBatches:
                 continue
             planned = max(2, planned)
             first = min(max(1, round(planned * generator.uniform(0.4, 0.6))), planned - 1)
-            left, right = self._split(part, first / planned)
+            left, right = self._split(part, first / planned, blurred)
             parts += [(left, first), (right, planned - first)]
         return [batches[i] for i in generator.permutation(len(batches))]
 
-    def _split(self, part: Indices, share: float) -> tuple[Indices, Indices]:
+    def _split(
+        self, part: Indices, share: float, blurred: Sequence[npt.NDArray[np.floating]]
+    ) -> tuple[Indices, Indices]:
         """Split off ``share`` of the tokens with the shorter sentences of the better side."""
         splits = []
-        for lengths in self._lengths:
+        for lengths in blurred:
             order = part[np.argsort(lengths[part], kind="stable")]
             filled = np.cumsum(self._longer[order], dtype=np.int64)
             rows = min(max(1, int(np.searchsorted(filled, share * filled[-1]))), len(part) - 1)
@@ -209,7 +214,7 @@ def padding_share(corpus: EncodedCorpus, batches: Iterable[Sequence[int] | Indic
         for lengths in (corpus.src_lengths[batch], corpus.trg_lengths[batch]):
             cells += len(lengths) * int(lengths.max())
             real += int(lengths.sum())
-    return 1 - real / cells
+    return 1 - real / cells if cells else 0.0
 
 
 def _cut(order: Indices, sizes: npt.NDArray[np.integer], tokens: int) -> list[Indices]:

@@ -221,7 +221,9 @@ class SubwordVocabulary(Vocabulary):
 
     def decode_tokens(self, tokens: Sequence[str]) -> str:
         """Join pieces to text; a piece that is not in the vocabulary stands for itself."""
-        return _unescape(self._processor.decode(list(tokens)))
+        text = self._processor.decode(list(tokens))
+        # Only in pieces unknown to sentencepiece has it left the mark of a space in place.
+        return _unescape(text.removeprefix(_SPACE_MARK).replace(_SPACE_MARK, " "))
 
     def save(self, path: Path) -> None:
         """Write the sentencepiece model."""
