@@ -296,7 +296,7 @@ def test_deviation_counts_that_items_of_a_document_fall_together() -> None:
         assert isclose(expect(pronouns, "sentence").accuracy, 0.6)
         assert isclose(expect(pronouns, "sentence").deviation, sqrt(0.6 * 0.4))
         names = [item for item in key if item.kind == "name"]
-        assert isclose(expect(names, "sentence").deviation, sqrt(0.7 * 0.3 / len(names)))
+        assert isclose(expect(names, "sentence").deviation, sqrt(0.75 * 0.25 / len(names)))
         p = expect(names, "source").accuracy
         assert isclose(expect(names, "source").deviation, sqrt(p * (1 - p)))
 
@@ -478,3 +478,38 @@ def test_every_field_changes_the_corpus(tmp_path: Path) -> None:
         write_synth(tmp_path / field.name, replace(SMALL, **{field.name: value}))
         made, plain = contents(tmp_path / field.name), contents(tmp_path / "plain")
         assert any(made[f"{split}.src"] != plain[f"{split}.src"] for split in SPLITS), field.name
+
+
+# ---------------------------------------------------------------- the documentation
+
+
+def test_documented_sample_is_what_the_defaults_give() -> None:
+    page = Path(__file__).parent.parent / "docs" / "artificial-corpus.md"
+    text = page.read_text(encoding="utf-8").replace("*", "")
+    rng = Random(f"{CONFIG.seed}/test")
+    documents = [
+        draw_document(f"test-{number:05d}", LANGUAGE, CONFIG, rng)
+        for number in range(1, CONFIG.test + 1)
+    ]
+    sample = documents[36]
+    assert f"`{sample.name}`" in text
+    for t, pair in enumerate(sample.pairs):
+        assert f"| {t} | {pair.src} | {pair.trg} |" in text
+    for item in make_key(sample, 0, 99, LANGUAGE, CONFIG):
+        guesses = [
+            f"{bound.guess} {bound.accuracy:.3f}".replace("1.000", "1")
+            for bound in item.bounds.values()
+        ]
+        others = ", ".join(item.alternatives)
+        row = [str(item.sentence), item.kind, item.word, item.expected, others, *guesses]
+        assert f"| {' | '.join(row)} |" in text
+    key = [item for d in documents for item in make_key(d, 0, 99, LANGUAGE, CONFIG)]
+    for kind in KINDS:
+        items = [item for item in key if item.kind == kind]
+        row = [kind, str(len(items))]
+        assert f"| {' | '.join(row)} |" in text
+        for information in INFORMATION:
+            bound = expect(items, information)
+            if bound.deviation:
+                percent = f"{100 * bound.accuracy:.1f} ± {100 * bound.deviation:.1f} %"
+                assert f"| {percent} |" in text

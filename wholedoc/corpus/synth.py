@@ -42,7 +42,7 @@ class SynthConfig:
 
     seed: int = 1
     """Fixes the language and all documents; a split does not change with the others' sizes."""
-    train: int = 800
+    train: int = 1000
     """Training documents."""
     dev: int = 60
     """Development documents."""
@@ -58,7 +58,7 @@ class SynthConfig:
     """Least distance, in sentences, from the sentence that tells the topic to a word it decides."""
     gender_prior: float = 0.6
     """Share of documents whose protagonist has the first of the two genders."""
-    cue_accuracy: float = 0.7
+    cue_accuracy: float = 0.75
     """Probability that a sentence's cue points to the document's style of names."""
     topics: int = 4
     """Topics, all equally frequent."""
