@@ -80,6 +80,25 @@ def test_documented_example_is_read_as_documented(
     assert list(corpus) == list(corpus)
 
 
+NAMES = {
+    "start-lines": ["1", "2"],
+    "marker-lines": ["1", "2"],
+    "empty-lines": ["1", "2"],
+    "ted": ["1", "2"],
+    "europarl": ["chapter 1, speaker 1", "chapter 1, speaker 2"],
+}
+
+
+@pytest.mark.parametrize("example", documented_examples(), ids=lambda example: example[0])
+def test_documents_are_named_as_the_file_names_them(
+    example: tuple[str, CorpusFiles, Files], tmp_path: Path
+) -> None:
+    heading, named, files = example
+    write_files(tmp_path, files)
+    corpus = read_corpus(corpus_files(tmp_path, named.src, named.trg, named.doc))
+    assert [document.name for document in corpus] == NAMES.get(heading, ["cat", "train"])
+
+
 def test_every_convention_is_documented() -> None:
     table = re.findall(r"^\| `([\w-]+)` \| (?:two|one)", CORPORA_MD.read_text("utf-8"), re.M)
     assert set(table) == {convention.name for convention in CONVENTIONS}

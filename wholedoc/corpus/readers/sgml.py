@@ -88,7 +88,6 @@ class _SetReader:
         self._is_dataset = Beginning(read_head(path)).root == "dataset"
         self._set_number = 1
         self._set_kind = "src"
-        self._set_language = ""
         self._document: _Versions | None = None
         self._segment: Opening | None = None
         self._text: list[str] = []
@@ -112,7 +111,8 @@ class _SetReader:
         if self._segment and tag.name in ("seg", "doc"):
             raise self._malformed("a <seg> is not closed", self._segment.line)
         if tag.name in _SETS:
-            self._open_set(tag)
+            self._set_number += 1
+            self._set_kind = _SETS[tag.name]
         elif tag.name == "doc":
             self._open_document(tag)
         elif tag.name in ("src", "ref", "hyp") and self._document:
@@ -120,13 +120,6 @@ class _SetReader:
         elif tag.name == "seg":
             self._segment = tag
             self._text = []
-
-    def _open_set(self, tag: Opening) -> None:
-        self._set_number += 1
-        self._set_kind = _SETS[tag.name]
-        self._set_language = tag.attributes.get(
-            "srclang" if tag.name == "srcset" else "trglang", ""
-        )
 
     def _open_document(self, tag: Opening) -> None:
         if self._document:
@@ -136,7 +129,7 @@ class _SetReader:
             raise self._malformed("a <doc> has no id", tag.line)
         self._document = _Versions(name, tag.line, self._set_number)
         if not self._is_dataset:
-            self._add_version(self._set_kind, self._set_language, tag.line)
+            self._add_version(self._set_kind, "", tag.line)
 
     def _add_version(self, kind: str, language: str, line: int) -> None:
         if self._document:
