@@ -8,6 +8,7 @@ its range with the range.
 import dataclasses
 import difflib
 import json
+import sys
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
@@ -20,15 +21,15 @@ from wholedoc.errors import UserError
 
 @dataclass(frozen=True)
 class Interval:
-    """The values a number may take, ends included."""
+    """The values a number may take, ends included; it is never infinite."""
 
     low: float
-    high: float = float("inf")
+    high: float = sys.float_info.max
 
     def __str__(self) -> str:
-        if self.high == float("inf"):
+        if self.high == sys.float_info.max:
             return f"at least {self.low:g}"
-        return f"between {self.low:g} and {self.high:g}"
+        return f"between {self.low:g} and {self.high:.15g}"
 
 
 Count = Annotated[int, Interval(1)]
@@ -160,7 +161,7 @@ class SearchConfig:
 class Config:
     """Everything that determines a run."""
 
-    seed: CountOrZero = 1
+    seed: Annotated[int, Interval(0, 2**32 - 1)] = 1
     """Source of all randomness."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live; ``auto`` takes CUDA if there is any."""
@@ -252,7 +253,11 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     for section in sections:
         inner = values.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise UserError(f"'{section}' is not a section", where=f"--set {key}")
+            raise UserError(
+                f"'{section}' is a value, not a section",
+                where=f"--set {key}",
+                fix=f"set {section} itself",
+            )
         values = inner
     values[last] = _parse(text.strip())
 
@@ -318,6 +323,12 @@ def _check(hint: Any, value: Any, key: str, where: str) -> Any:
             f"{key} = {json.dumps(value, default=str)} is not {names[hint]}",
             where=where,
             fix=f"give {names[hint]}",
+        )
+    if isinstance(value, str) and value.encode(errors="replace").decode() != value:
+        raise UserError(
+            f"{key} = {json.dumps(value)} holds a byte that is not UTF-8",
+            where=where,
+            fix="rename the file",
         )
     if interval is not None and not interval.low <= value <= interval.high:
         raise UserError(
