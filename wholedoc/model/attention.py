@@ -15,7 +15,7 @@ class Attended:
 
     keys: Float[Tensor, "sent src_word align"]
     """W_ae h_i."""
-    values: Float[Tensor, "sent src_word 2*hidden"]
+    values: Float[Tensor, "sent src_word states"]
     """h_i."""
     mask: Bool[Tensor, "sent src_word"]
     """True at real words."""
@@ -44,7 +44,7 @@ class Attention(nn.Module):
 
     def forward(
         self, state: Float[Tensor, "sent state"], source: Attended
-    ) -> tuple[Float[Tensor, "sent 2*hidden"], Float[Tensor, "sent src_word"]]:
+    ) -> tuple[Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
         """The context c_j and the weights α_j for a batch of decoder states."""
         energies = torch.tanh(source.keys + self.query(state)[:, None])  # (T, I, A)
         scores = self.score(energies).squeeze(-1)  # (T, I)
