@@ -1,0 +1,67 @@
+"""Shared by all tests: shapes checked at every call, and small models."""
+
+# ruff: noqa: E402 (the hook has to come before the imports it acts on)
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from jaxtyping import install_import_hook
+
+# Every tensor that enters or leaves a function of these packages is checked against its
+# annotation. Only here; users do not pay for it.
+install_import_hook(["wholedoc.model", "wholedoc.decoding"], "beartype.beartype")
+
+import torch
+
+from wholedoc.config import ModelConfig
+from wholedoc.corpus.batches import Batch, pad
+from wholedoc.corpus.vocabulary import BOS, EOS
+from wholedoc.model.translation import TranslationModel, initialise
+
+MakeModel = Callable[..., TranslationModel]
+MakeBatch = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Batch]
+
+
+@pytest.fixture(scope="session")
+def make_model() -> MakeModel:
+    """Make a small model in float64 whose every weight, biases included, is random and sizeable."""
+
+    def make(
+        config: ModelConfig | None = None,
+        vocabularies: tuple[int, int] = (11, 9),
+        *,
+        dropout: float = 0.0,
+        seed: int = 1,
+    ) -> TranslationModel:
+        config = config or ModelConfig(hidden=5, embedding=4, alignment=3)
+        model = TranslationModel(config, *vocabularies, dropout).double().eval()
+        initialise(model, seed)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                noise = torch.empty(parameter.shape, dtype=torch.float64)
+                parameter.add_(noise.normal_(generator=generator))
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_pairs() -> MakeBatch:
+    """Make a batch of given sentence pairs of numbers, without ``<s>`` and ``</s>``."""
+
+    def make(src: Sequence[Sequence[int]], trg: Sequence[Sequence[int]]) -> Batch:
+        src_ids, src_lengths = pad([[*sentence, EOS] for sentence in src])
+        trg_in, trg_lengths = pad([[BOS, *sentence] for sentence in trg])
+        trg_out, _ = pad([[*sentence, EOS] for sentence in trg])
+        return Batch(
+            sentences=torch.arange(len(src)),
+            src=src_ids,
+            src_lengths=src_lengths,
+            trg_in=trg_in,
+            trg_out=trg_out,
+            trg_lengths=trg_lengths,
+            words=int(trg_lengths.sum()),
+        )
+
+    return make
