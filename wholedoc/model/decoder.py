@@ -10,7 +10,10 @@ from torch import Tensor, nn
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.attention import Attended, Attention
+from wholedoc.model.dropout import Dropout
 from wholedoc.model.encoder import Encoding
+from wholedoc.model.recurrence import Gates
+from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,6 @@ class Decoded:
     """α_j: where the decoder looked."""
     states: Float[Tensor, "sent trg_word hidden"]
     """s_j of the upper layer."""
-
-
-@final
-class Gates(nn.Linear):
-    """A projection into the three gates of a GRU: reset, update, new."""
-
-    def __init__(self, inputs: int, hidden: int, *, bias: bool = True) -> None:
-        super().__init__(inputs, 3 * hidden, bias=bias)
 
 
 @final
@@ -144,7 +139,7 @@ class Decoder(nn.Module):
         self.between = Gates(hidden, hidden)
         self.upper = GRULayer(hidden)
         self.output = Output(vocabulary, config)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def step(
         self, state: DecoderState, word: Float[Tensor, "sent gates"], source: Attended
@@ -160,19 +155,58 @@ class Decoder(nn.Module):
         """Read given target sentences: what the decoder computes before each of their words."""
         source = self.attention.attend(encoding)
         embedded = self.embedding(trg_in.T)  # (J, T, E)
-        words = self.word(self.dropout(embedded)).unbind(0)  # all steps in one product
-        state = self.start(encoding)
+        words = self.word(self.dropout(embedded))  # all steps in one product
+        states, contexts, weights = self.unroll(self.start(encoding), words, source)
+        features = self.output.features(self.dropout(states), contexts, embedded)
+        return Decoded(features.transpose(0, 1), weights.transpose(0, 1), states.transpose(0, 1))
+
+    def unroll(
+        self, state: DecoderState, words: Float[Tensor, "trg_word sent gates"], source: Attended
+    ) -> tuple[
+        Float[Tensor, "trg_word sent hidden"],
+        Float[Tensor, "trg_word sent states"],
+        Float[Tensor, "trg_word sent src_word"],
+    ]:
+        """:meth:`step` for all words, as one function: upper states, contexts, weights."""
+        steps, sentences, _ = words.shape
+        inputs = UnrollInputs(
+            words,
+            source.keys,
+            source.values,
+            source.mask,
+            state.lower,
+            state.upper,
+            self.dropout.mask((steps, sentences, source.values.shape[-1]), words),
+            self.dropout.mask((steps, sentences, state.lower.shape[-1]), words),
+        )
+        weights = UnrollWeights(
+            query=self.attention.query.weight,
+            score=self.attention.score.weight,
+            context=self.context.weight,
+            lower=self.lower.state.weight,
+            lower_bias=self.lower.state.bias,
+            between=self.between.weight,
+            between_bias=self.between.bias,
+            upper=self.upper.state.weight,
+            upper_bias=self.upper.state.bias,
+        )
+        return unroll(inputs, weights)
+
+    def step_by_step(
+        self, state: DecoderState, words: Float[Tensor, "trg_word sent gates"], source: Attended
+    ) -> tuple[
+        Float[Tensor, "trg_word sent hidden"],
+        Float[Tensor, "trg_word sent states"],
+        Float[Tensor, "trg_word sent src_word"],
+    ]:
+        """What :meth:`unroll` computes, as a plain loop: the reference it is tested against."""
         uppers, contexts, weights = [], [], []
         for word in words:
             state, context, weight = self.step(state, word, source)
             uppers.append(state.upper)
             contexts.append(context)
             weights.append(weight)
-        states = torch.stack(uppers)  # (J, T, H)
-        features = self.output.features(self.dropout(states), torch.stack(contexts), embedded)
-        return Decoded(
-            features.transpose(0, 1), torch.stack(weights, dim=1), states.transpose(0, 1)
-        )
+        return torch.stack(uppers), torch.stack(contexts), torch.stack(weights)
 
     def predict(
         self, state: DecoderState, words: Int[Tensor, "sent"], source: Attended

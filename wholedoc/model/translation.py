@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.model.decoder import Decoded, Decoder, Gates
+from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder
+from wholedoc.model.recurrence import Gates
 
 
 class TranslationModel(nn.Module):
@@ -49,7 +50,7 @@ def initialise(model: nn.Module, seed: int) -> None:
                 _fill(module.weight, math.sqrt(3 / module.embedding_dim), generator)
                 module.weight[PAD].zero_()
                 continue
-            gates = 3 if isinstance(module, (nn.GRU, Gates)) else 1
+            gates = 3 if isinstance(module, Gates) else 1
             for parameter in module.parameters(recurse=False):
                 if parameter.dim() == 1:
                     parameter.zero_()

@@ -105,7 +105,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError(
             f"cannot be read as weights ({error})",
             where=str(path),
-            fix="restore the file from a copy, or remove it and train again",
+            fix="restore it from a copy, or train anew in another directory with --run",
         ) from error
 
 

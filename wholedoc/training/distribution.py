@@ -64,6 +64,11 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
+def is_leader() -> bool:
+    """Whether this process is the one that writes and speaks, known before they have met."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def join_world(device: torch.device) -> World:
     """Meet the other processes that ``torchrun`` started; alone without it."""
     size = int(os.environ.get("WORLD_SIZE", "1"))

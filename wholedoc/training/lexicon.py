@@ -71,13 +71,14 @@ def write_lexicon(path: Path, lexicon: dict[str, str]) -> None:
 def read_lexicon(path: Path) -> dict[str, str]:
     """What :func:`write_lexicon` wrote."""
     lexicon = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], start=1):
-        src, tab, trg = line.partition("\t")
-        if not tab:
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            src, trg = line.decode("utf-8").split("\t")
+        except ValueError as error:
             raise UserError(
                 "not a pair of words separated by a tab",
                 where=f"{path}:{number}",
                 fix="remove the file and run `wholedoc train` again",
-            )
+            ) from error
         lexicon[src] = trg
     return lexicon

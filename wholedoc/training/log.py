@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from wholedoc.errors import UserError
+from wholedoc.files import name_file
 
 
 class RunLog:
@@ -27,7 +28,7 @@ class RunLog:
     def write(self, event: str, stage: str = "", **values: float | str) -> None:
         """One line: the event, the stage, the wall clock and the values."""
         record = {"event": event, "stage": stage, "time": round(time.time(), 3), **values}
-        with self.path.open("a", encoding="utf-8") as stream:
+        with name_file(self.path), self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
         if self._board is not None:
             step = int(values.get("updates", 0))

@@ -74,10 +74,14 @@ def train_stage(
     position = Position()
     if files.checkpoint.exists():
         position = load_checkpoint(files.checkpoint, task.model, optimiser)
-    if not position.finished:
-        if position.updates and world.leads:
-            say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
-        log.write("start", task.name, updates=position.updates, processes=world.size)
+    if position.finished:
+        if world.leads:
+            say(f"{task.name}: nothing left to do, finished by an earlier start")
+    else:
+        if world.leads:
+            if position.updates:
+                say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
+            log.write("start", task.name, updates=position.updates, processes=world.size)
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()
     load_weights(files.best, task.model)
@@ -132,7 +136,7 @@ class _Loop:
         total = self.config.epochs * length
         done = (position.epoch - 1) * length + position.done
         self._saved = self._clock = time.monotonic()
-        with ProgressBar(self.task.name, total, done) as bar:
+        with ProgressBar(self.task.name, total, done, shown=self.world.leads) as bar:
             while not position.finished:
                 self._epoch(bar)
         if self.world.leads:

@@ -13,6 +13,7 @@
 import fcntl
 import json
 import platform
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,24 +60,33 @@ class Run:
         )
 
     def prepare(self, config: Config) -> None:
-        """Make the directory, or check that it belongs to the same configuration."""
+        """Write the configuration, or check that the run was begun with the same one.
+
+        Until something is trained, another configuration replaces the first: the user has
+        corrected a path or a size.
+        """
         if self.config_file.exists():
-            _compare(load_config(self.config_file), config, self.config_file)
-            return
-        if self.directory.is_dir() and any(self.directory.iterdir()):
-            raise UserError(
-                "the directory is not empty and holds no run",
-                where=str(self.directory),
-                fix="choose another with --run",
-            )
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot be made: {error.strerror}",
-                where=str(self.directory),
-                fix="choose another place with --run",
-            ) from error
+            old = load_config(self.config_file)
+            if old == config:
+                return
+            if self._has_begun():
+                _compare(old, config, self.config_file)
+            else:
+                self._forget_data()
+        self._write_versions(config)
+        write_atomically(self.config_file, format_toml(config.to_dict()))
+
+    def _has_begun(self) -> bool:
+        files = [self.stage(name) for name in _STAGES]
+        return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
+
+    def _forget_data(self) -> None:
+        for file in self.vocabulary_files():
+            file.unlink(missing_ok=True)
+        if (self.directory / "data").exists():
+            shutil.rmtree(self.directory / "data")
+
+    def _write_versions(self, config: Config) -> None:
         versions = {
             "wholedoc": wholedoc.__version__,
             "torch": str(torch.__version__),
@@ -87,11 +97,11 @@ class Run:
             "seed": config.seed,
         }
         write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")
-        write_atomically(self.config_file, format_toml(config.to_dict()))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process from training in the same directory."""
+        """Make the directory and keep a second process from training in it."""
+        self._make_directory()
         with (self.directory / "lock").open("w") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,6 +112,24 @@ class Run:
                     fix="wait for it, or choose another directory with --run",
                 ) from error
             yield
+
+    def _make_directory(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            names = {file.name for file in self.directory.iterdir() if file.suffix != ".part"}
+        except OSError as error:
+            raise UserError(
+                f"cannot be made: {error.strerror}",
+                where=str(self.directory),
+                fix="choose another place with --run",
+            ) from error
+        # What a start that was killed at once may leave is no reason to refuse.
+        if not self.config_file.exists() and names - {"lock", "versions.json"}:
+            raise UserError(
+                "the directory is not empty and holds no run",
+                where=str(self.directory),
+                fix="choose another with --run",
+            )
 
     def load_config(self) -> Config:
         """The configuration of a model that is ready to use."""
@@ -162,11 +190,16 @@ def choose_device(config: Config) -> torch.device:
 def format_toml(values: dict[str, Any], prefix: str = "") -> str:
     """Nested dictionaries of numbers, texts and booleans as TOML."""
     plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
+    lines = [f"{key} = {_format_value(value)}" for key, value in plain.items()]
     for key, value in values.items():
         if isinstance(value, dict):
             lines += ["", f"[{prefix}{key}]", format_toml(value, f"{prefix}{key}.").rstrip("\n")]
     return "\n".join(lines) + "\n"
+
+
+def _format_value(value: float | str) -> str:
+    """JSON, which is TOML but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _compare(old: Config, new: Config, file: Path) -> None:

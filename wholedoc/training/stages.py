@@ -16,6 +16,7 @@ from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
 from wholedoc.corpus.readers import Corpus, read_corpus
 from wholedoc.corpus.vocabulary import build_vocabularies
 from wholedoc.errors import UserError
+from wholedoc.files import name_file
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.training.distribution import World, join_world
@@ -72,8 +73,8 @@ def train(config: Config, directory: Path) -> Run:
     run = Run(directory)
     with ExitStack() as stack:
         if world.leads:
-            run.prepare(config)
             stack.enter_context(run.lock())
+            run.prepare(config)
             _prepare_data(config, run)
         world.wait()
         model = _train_sentence_model(config, run, device, world)
@@ -117,7 +118,8 @@ def _prepare_data(config: Config, run: Run) -> None:
     for name in ("train", "dev"):
         if EncodedCorpus.open(run.data(name)) is None:
             corpus = _open_corpus(config, name)
-            encoded = encode_corpus(corpus, *vocabularies, run.data(name))
+            with name_file(run.data(name)):
+                encoded = encode_corpus(corpus, *vocabularies, run.data(name))
             say(
                 f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; "
                 f"boundaries: {corpus.corpus.boundaries}; left out: {corpus.left_out()}"

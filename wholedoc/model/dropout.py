@@ -1,0 +1,36 @@
+"""Dropout whose masks cost little: on a CPU, torch's own take a tenth of the training time."""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+_STEPS = 2**16
+
+
+@final
+class Dropout(nn.Module):
+    """x ⊙ m, with m = 0 with probability ``rate`` and 1/(1 − rate) otherwise, in training only.
+
+    One random 64-bit number gives four values of m, so the rate is a multiple of 2⁻¹⁶.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def mask(self, shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "..."] | None:
+        """A fresh m of the given shape; None where nothing is dropped."""
+        if not self.training or self.rate == 0:
+            return None
+        size = torch.Size(shape).numel()
+        bits = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
+        draws = bits.random_(-(2**63), None).view(torch.int16)[:size].view(shape)
+        keep = draws >= round(self.rate * _STEPS) - _STEPS // 2
+        return keep.to(like.dtype).mul_(1 / (1 - self.rate))
+
+    def forward(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+        """The values with a fresh mask on them."""
+        mask = self.mask(tuple(values.shape), values)
+        return values if mask is None else values * mask
