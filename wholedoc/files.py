@@ -1,6 +1,8 @@
 """Writing files so that a reader, or a killed process, never meets half of one."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from wholedoc.errors import UserError
@@ -11,15 +13,25 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = path.with_name(f"{path.name}.part")
     try:
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
+        with name_file(path):
+            with temporary.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+    except UserError:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def name_file(path: Path) -> Iterator[None]:
+    """Turn a failure to write, such as a full disk, into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
         raise UserError(
             f"cannot write: {error.strerror}",
             where=str(path),
-            fix="make room or choose another place; what was there before is untouched",
+            fix="make room or choose another place; what was finished before is untouched",
         ) from error

@@ -1,0 +1,66 @@
+"""A toy task for the tests of training: small enough to be learned in a second."""
+
+import random
+from pathlib import Path
+
+from wholedoc.config import Config, load_config
+
+_WORDS = 12
+
+CONFIG = """
+seed = 7
+device = "cpu"
+
+[vocabulary]
+kind = "word"
+size = 0
+min_frequency = 1
+
+[model]
+hidden = 16
+embedding = 16
+alignment = 8
+initial_state = "encoder"
+tie = "target"
+
+[stage1]
+optimiser = "adam"
+learning_rate = 0.02
+epochs = 3
+decay_after = 100
+normalisation = "token"
+dropout = 0.1
+batch_tokens = 60
+
+[search]
+beam = 2
+"""
+
+
+def write_toy(directory: Path, train_documents: int = 8) -> Path:
+    """Write a corpus and ``toy.toml``; each source word has one translation, order is kept."""
+    directory.mkdir(parents=True, exist_ok=True)
+    generator = random.Random(3)
+    toml = [CONFIG]
+    for name, documents in (("train", train_documents), ("dev", 3)):
+        src, trg, doc = [], [], []
+        for d in range(documents):
+            for _ in range(5):
+                words = [generator.randrange(_WORDS) for _ in range(generator.randint(1, 5))]
+                src.append(" ".join(f"s{word}" for word in words))
+                trg.append(" ".join(f"t{word}" for word in words))
+                doc.append(f"doc{d}")
+        toml.append(f"[data.{name}]")
+        for side, lines in (("src", src), ("trg", trg), ("doc", doc)):
+            file = directory / f"{name}.{side}"
+            file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            toml.append(f'{side} = "{file}"')
+    config = directory / "toy.toml"
+    config.write_text("\n".join(toml) + "\n", encoding="utf-8")
+    return config
+
+
+def toy_config(directory: Path, *settings: str) -> Config:
+    """The toy's configuration with some values set, its corpus written where it is missing."""
+    file = directory / "toy.toml"
+    return load_config(file if file.exists() else write_toy(directory), settings)
