@@ -20,10 +20,10 @@ class ProgressBar:
     """How far a long job is, how fast it goes and when it will be done.
 
     ``total`` and the amounts of :meth:`advance` are in the job's own unit; ``words`` of
-    :meth:`advance` only feed the speed shown.
+    :meth:`advance` only feed the speed shown. Of several processes, one has it ``shown``.
     """
 
-    def __init__(self, label: str, total: int, done: int = 0) -> None:
+    def __init__(self, label: str, total: int, done: int = 0, *, shown: bool = True) -> None:
         self.label = label
         self.total = total
         self.done = done
@@ -31,7 +31,8 @@ class ProgressBar:
         self._first = done
         self._words = 0
         self._bar: Progress | None = None
-        if sys.stderr.isatty():
+        self._shown = shown
+        if shown and sys.stderr.isatty():
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -66,7 +67,7 @@ class ProgressBar:
         note = f"{speed:,.0f} words/s{'  ' if note else ''}{note}"
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, description=self.label, note=note)
-        elif now - self._lately >= _SECONDS_BETWEEN_LINES:
+        elif self._shown and now - self._lately >= _SECONDS_BETWEEN_LINES:
             self._lately = now
             pace = (now - self._begun) / max(self.done - self._first, 1)
             left = pace * (self.total - self.done)
