@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from wholedoc import __version__
 from wholedoc.config import CorpusFiles, UnknownWords, load_config
+from wholedoc.corpus.synth import SynthConfig, write_synth
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
@@ -38,15 +39,18 @@ def main() -> None:
     """Run a command and turn every error into one line and an exit code."""
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except TyperException as error:  # the command line itself is wrong
-        _fail(f"{error.format_message()} (see wholedoc --help)", 2, error)
+        _fail(f"{error.format_message() or 'no command'} (see wholedoc --help)", 2, error)
     except UserError as error:
         _fail(str(error), 2, error)
     except (KeyboardInterrupt, typer.Abort) as error:
         _fail("interrupted", 1, error)
-    except BrokenPipeError as error:  # the reader of our output has gone: nothing to say to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError as error:
         _fail("the output was closed before the end", 1, error)
+    except OSError as error:
+        place = error.filename or "standard output"
+        _fail(f"{place}: {error.strerror}; check the path and the room on the disk", 2, error)
     except Exception as error:  # noqa: BLE001 (the outermost frame: report and leave)
         _fail(f"{type(error).__name__}: {error} (set WHOLEDOC_TRACEBACK=1 to see where)", 1, error)
     else:
@@ -57,6 +61,10 @@ def _fail(message: str, code: int, error: BaseException) -> None:
     if os.environ.get("WHOLEDOC_TRACEBACK"):
         raise error
     say(f"wholedoc: {' '.join(message.split())}")
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would fail again on its way out, with a traceback
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
@@ -155,14 +163,18 @@ def _format_measure(value: float | str | dict[str, int]) -> str:
 def synth(
     directory: Annotated[Path, typer.Argument(help="Where the corpus is written.")],
     seed: Annotated[int, typer.Option(help="Fixes the language and all documents.", min=0)] = 1,
-    train_documents: Annotated[int, typer.Option("--train", help="Training documents.")] = 800,
-    dev_documents: Annotated[int, typer.Option("--dev", help="Development documents.")] = 60,
-    test_documents: Annotated[int, typer.Option("--test", help="Test documents.")] = 200,
+    train_documents: Annotated[
+        int, typer.Option("--train", help="Training documents.", min=1)
+    ] = SynthConfig.train,
+    dev_documents: Annotated[
+        int, typer.Option("--dev", help="Development documents.", min=1)
+    ] = SynthConfig.dev,
+    test_documents: Annotated[
+        int, typer.Option("--test", help="Test documents.", min=1)
+    ] = SynthConfig.test,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
-    from wholedoc.corpus.synth import SynthConfig, write_synth
-
     config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
     summary = write_synth(directory, config).to_json()
     if as_json:
@@ -189,6 +201,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a model, all stages in order; run again, it resumes where it stopped."""
+    from wholedoc.training.distribution import is_leader
     from wholedoc.training.loop import Stopped
     from wholedoc.training.stages import train as train_stages
 
@@ -196,9 +209,11 @@ def train(
     try:
         train_stages(load_config(config, settings or []), directory)
     except Stopped:
-        say(f"stopped and saved; the same command goes on from here: {directory}")
+        if is_leader():
+            say(f"stopped and saved; the same command goes on from here: {directory}")
         raise typer.Exit(1) from None
-    print(directory)
+    if is_leader():
+        print(directory)
 
 
 @app.command()
@@ -226,6 +241,13 @@ def translate(
     sources = inputs or ["-"]
     if doc and len(sources) > 1:
         raise UserError("goes with one input", where="--doc", fix="translate them one by one")
+    names = [Path(source).name for source in sources]
+    if output and len(set(names)) < len(names):
+        raise UserError(
+            "two inputs of the same name would be written to one file",
+            where=str(output),
+            fix="translate them one by one",
+        )
     translator = Translator.load(model)
     config = dataclasses.replace(
         translator.config,
