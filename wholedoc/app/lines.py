@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -62,8 +62,11 @@ def open_output(output: Path | None, source: str, several: bool) -> Iterator[Tex
         raise UserError(
             f"cannot write: {error.strerror}", where=str(path), fix="choose another place with -o"
         ) from error
-    with stream:
+    try:
         yield stream
+    finally:
+        with suppress(OSError):  # every write is flushed at once, so its failure is known by now
+            stream.close()
 
 
 def _groups(documents: Sequence[SourceDocument]) -> Iterator[list[SourceDocument]]:
@@ -98,6 +101,6 @@ def _write(output: TextIO, lines: Iterable[str]) -> None:
     except OSError as error:
         raise UserError(
             f"cannot write: {error.strerror}",
-            where=output.name,
+            where="standard output" if output is sys.stdout else output.name,
             fix="make room or choose another file with -o",
         ) from error

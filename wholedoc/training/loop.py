@@ -182,7 +182,7 @@ class _Loop:
             raise UserError(
                 f"the gradient is not finite in epoch {position.epoch}, update {position.done}",
                 where=self.task.name,
-                fix="lower its learning_rate or clip, and start again from the last checkpoint",
+                fix="lower its learning_rate or clip, in another directory with --run",
             )
         if 0 < config.clip < norm:
             torch._foreach_mul_(gradients, config.clip / norm)

@@ -136,7 +136,17 @@ class _FilteredCorpus:
 
     def __iter__(self) -> Iterator[Document]:
         self.counts = FilterCounts()
-        return filter_documents(self.corpus, self.filters, self.counts)
+        empty = True
+        for document in filter_documents(self.corpus, self.filters, self.counts):
+            empty = False
+            yield document
+        if empty:
+            raise UserError(
+                f"no sentence is left: {self.left_out()}",
+                where=str(self.corpus.inputs.src),
+                fix="loosen data.min_sentences, data.max_words or data.max_ratio, or check the "
+                "files",
+            )
 
     def left_out(self) -> str:
         """What the last reading left out, in words."""

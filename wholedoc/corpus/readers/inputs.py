@@ -109,6 +109,12 @@ class Inputs:
                 where=str(src if src.is_dir() else doc),
                 fix="document ids are a file that belongs to two line-aligned files",
             )
+        if doc and (doc.samefile(src) or doc.samefile(trg)):
+            raise UserError(
+                "is given as a side and as its document ids",
+                where=str(doc),
+                fix="name another file with --doc, or leave it out",
+            )
         same = trg.samefile(src)
         if same and (doc or src.is_dir()):
             raise UserError(

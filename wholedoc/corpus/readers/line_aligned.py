@@ -13,7 +13,7 @@ from wholedoc.errors import UserError
 _WHOLE_NUMBER = re.compile(r"\s*[0-9]{1,18}\s*")
 DOC_FILE_FIX = (
     "a doc file holds one document id per line, or the rising numbers of the lines "
-    "on which documents start, the first being 0 or 1"
+    "on which documents start, the first being 0 or 1; all files are aligned line by line"
 )
 
 
