@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,13 @@ def test_subword_training_is_deterministic(tmp_path: Path, monkeypatch: pytest.M
     for name in ("first", "second"):
         SubwordVocabulary.train(iter(LINES), 320).save(tmp_path / name)
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_repeated_text_does_not_slow_training_down() -> None:
+    # Unless equal lines count once, this takes minutes.
+    start = time.perf_counter()
+    SubwordVocabulary.train([*LINES * 20, *["again"] * 5000], 320)
+    assert time.perf_counter() - start < 20
 
 
 def test_subword_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:

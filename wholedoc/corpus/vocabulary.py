@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Literal, Self, final
 
 import sentencepiece
@@ -21,6 +22,7 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 from wholedoc.config import VocabularyConfig
 from wholedoc.corpus.documents import Document
 from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -119,7 +121,7 @@ class WordVocabulary(Vocabulary):
     def save(self, path: Path) -> None:
         """Write language and words as JSON, one word per line."""
         content = {"kind": "word", "language": self.language, "words": self.words}
-        path.write_text(json.dumps(content, ensure_ascii=False, indent=0), encoding="utf-8")
+        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=0))
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -137,10 +139,14 @@ _ESCAPE = "\ufdd0"
 _SPACE_MARK = "\u2581"
 # Training skips whole lines that hold one of these; each is learned from as if it were a space.
 _RESERVED_IN_TRAINING = str.maketrans("\0\t\n\r\u2585", "     ")
-# Training time grows with the square of a line's length.
+# Training time grows with the square of the longest repetition, so long lines are cut, and equal
+# lines learned from once.
 _LONGEST_TRAINING_LINE = 1000
-# Lines that training holds in memory at once, drawn at random when there are more.
-_TRAINING_LINES = 2_000_000
+# Lines that training holds in memory, drawn at random when there are more.
+_TRAINING_LINES = 1_000_000
+# Candidates that training starts from. On Europarl this is quicker than sentencepiece's million,
+# and the text comes out 3 % shorter.
+_SEEDS_PER_ENTRY = 10
 
 
 def _escape(text: str) -> str:
@@ -167,8 +173,8 @@ class SubwordVocabulary(Vocabulary):
     def train(cls, lines: Iterable[str], size: int) -> Self:
         """Learn at most ``size`` subwords (unigram model) from a stream of lines.
 
-        The same lines give the same vocabulary. A corpus too small for ``size`` gives a smaller
-        vocabulary, and a warning in the log.
+        Equal lines count once. The same lines give the same vocabulary. A corpus too small for
+        ``size`` gives a smaller vocabulary, and a warning in the log.
         """
         model = io.BytesIO()
         try:
@@ -186,9 +192,8 @@ class SubwordVocabulary(Vocabulary):
                 bos_id=BOS,
                 eos_id=EOS,
                 unk_surface=SPECIALS[UNK],
-                input_sentence_size=_TRAINING_LINES,
-                shuffle_input_sentence=True,
-                # In bytes: no line is skipped, as a character takes at most four.
+                seed_sentencepiece_size=_SEEDS_PER_ENTRY * size,
+                # In bytes, of which a character takes at most four: no line is skipped.
                 max_sentence_length=8 * _LONGEST_TRAINING_LINE,
                 num_threads=1,
                 minloglevel=2,
@@ -227,7 +232,7 @@ class SubwordVocabulary(Vocabulary):
 
     def save(self, path: Path) -> None:
         """Write the sentencepiece model."""
-        path.write_bytes(self._model)
+        write_atomically(path, self._model)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -303,6 +308,18 @@ def _count_words(lines: Iterable[str], language: str) -> Counter[str]:
 
 
 def _training_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Sample the lines to learn from and give each different one once."""
+    generator = Random(0)
+    sample: list[str] = []
+    for number, line in enumerate(_cut(lines)):
+        if number < _TRAINING_LINES:
+            sample.append(line)
+        elif (place := generator.randrange(number + 1)) < _TRAINING_LINES:
+            sample[place] = line
+    yield from dict.fromkeys(sample)
+
+
+def _cut(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         text = _escape(line).translate(_RESERVED_IN_TRAINING)
         for start in range(0, len(text), _LONGEST_TRAINING_LINE):
