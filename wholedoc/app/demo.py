@@ -34,7 +34,9 @@ class System:
             "name": self.name,
             "bleu": self.bleu,
             "signature": self.signature,
-            **{kind: kinds[kind].accuracy for kind in KINDS},
+            "pronoun": kinds["pronoun"].accuracy,
+            "topic": kinds["topic"].accuracy,
+            "name_accuracy": kinds["name"].accuracy,
             "name_consistency": kinds["name"].consistency,
         }
 

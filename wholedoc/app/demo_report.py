@@ -15,9 +15,9 @@ from wholedoc.files import write_atomically
 
 _LABELS = {"pronoun": "pronouns", "topic": "topic words", "name": "names"}
 _BOUNDS: dict[Information, str] = {
-    "sentence": "best possible from the sentence alone",
-    "source": "best possible from the source document",
-    "both": "best possible from source and target",
+    "sentence": "at best, from the sentence",
+    "source": "at best, from the source document",
+    "both": "at best, from both sides",
 }
 _TOKEN = re.compile(r"\w+|\W+")
 
@@ -48,13 +48,13 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
-_COLUMNS = ["", "BLEU", *(f"{_LABELS[kind]} right, %" for kind in KINDS), "names consistent, %"]
+_COLUMNS = ["right, %", "BLEU", *_LABELS.values(), "name consistency"]
 
 
 def _table(tour: Tour) -> Table:
     table = Table(title="Words that only the rest of the document can settle")
     for column in _COLUMNS:
-        table.add_column(column, justify="right" if column else "left")
+        table.add_column(column, justify="left" if column == _COLUMNS[0] else "right")
     for row in _rows(tour):
         table.add_row(*row)
     return table
