@@ -1,0 +1,304 @@
+"""Training: the update against one made by hand, schedules as formulas, what a run leaves."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from toy import toy_config, write_toy
+
+from wholedoc.app.translator import Translator
+from wholedoc.config import StageConfig
+from wholedoc.corpus.batches import make_batch
+from wholedoc.errors import UserError
+from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.training.checkpoint import Position
+from wholedoc.training.distribution import World
+from wholedoc.training.log import RunLog, read_log
+from wholedoc.training.loop import StageFiles, Task, train_stage
+from wholedoc.training.objective import Loss, sentence_loss
+from wholedoc.training.optimisation import Moment, learning_rate
+from wholedoc.training.run import Run
+from wholedoc.training.stages import train
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("toy")
+    write_toy(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def run(toy: Path) -> Run:
+    """Three epochs; never changed."""
+    return train(toy_config(toy), toy / "run")
+
+
+def checkpoint_weights(run: Run) -> dict[str, Tensor]:
+    tensors = load_file(run.stage("stage1").checkpoint)
+    return {
+        name.removeprefix("weights."): value
+        for name, value in tensors.items()
+        if name.startswith("weights.")
+    }
+
+
+def test_the_toy_is_learned(tmp_path: Path) -> None:
+    write_toy(tmp_path, train_documents=160)
+    settings = [
+        *("stage1.epochs=8", "stage1.schedule=cosine", "stage1.learning_rate=0.03"),
+        *("stage1.dropout=0", "stage1.batch_tokens=200"),
+    ]
+    learned = train(toy_config(tmp_path, *settings), tmp_path / "run")
+    epochs = [event for event in read_log(learned.directory) if event["event"] == "epoch"]
+    losses = [float(event["train_perplexity"]) for event in epochs]
+    assert losses[0] > 5
+    assert losses[-1] < 1.3
+    # A model that knows the words but no sentence would be at 12, one that knows all at 1.
+    assert min(float(event["dev_perplexity"]) for event in epochs) < 1.5
+    src = (tmp_path / "dev.src").read_text().splitlines()
+    trg = (tmp_path / "dev.trg").read_text().splitlines()
+    found = Translator.load(learned.directory).translate(src).sentences
+    assert sum(a == b for a, b in zip(found, trg, strict=True)) >= 0.6 * len(trg)
+
+
+@pytest.mark.parametrize(
+    ("normalisation", "clip", "is_clipped"),
+    [("sum", 5.0, True), ("token", 5.0, False), ("token", 0.01, True), ("sum", 0.0, False)],
+)
+def test_an_update_of_gradient_descent_by_hand(
+    toy: Path, tmp_path: Path, normalisation: str, clip: float, is_clipped: bool
+) -> None:
+    """w' = w − lr · g · min(1, clip / |g|), g the gradient of the summed loss, or of its mean."""
+    settings = [
+        *("stage1.optimiser=sgd", "stage1.learning_rate=0.1", "stage1.epochs=1"),
+        *("stage1.batch_tokens=10000", "stage1.dropout=0", "model.tie=none"),
+        *(f"stage1.normalisation={normalisation}", f"stage1.clip={clip}"),
+    ]
+    config = toy_config(toy, *settings)
+    run = train(config, tmp_path / "run")
+
+    src, trg = run.load_vocabularies()
+    model = TranslationModel(config.model, len(src), len(trg)).double()
+    initialise(model, config.seed)
+    corpus = run.load_corpus("train")
+    # Sentence by sentence, in float64: batching, padding and rounding must not matter.
+    words = 0
+    for t in range(len(corpus)):
+        loss = sentence_loss(model, make_batch(corpus, [t]))
+        loss.smoothed.backward()
+        words += loss.words
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    scale = 1 / words if normalisation == "token" else 1
+    norm = scale * math.sqrt(sum(float((g**2).sum()) for g in gradients.values()))
+    assert (0 < clip < norm) == is_clipped
+    if is_clipped:
+        scale *= clip / norm
+    found = checkpoint_weights(run)
+    for name, parameter in model.named_parameters():
+        expected = parameter - 0.1 * scale * gradients[name]
+        torch.testing.assert_close(found[name].double(), expected, rtol=1e-4, atol=1e-6)
+    [epoch] = [event for event in read_log(run.directory) if event["event"] == "epoch"]
+    assert epoch["words"] == words
+
+
+def test_the_printed_schedule() -> None:
+    """Halved after each epoch from the fourth on."""
+    config = StageConfig(learning_rate=0.1, schedule="epoch", decay=0.5, decay_after=4)
+    rates = [learning_rate(config, Moment(epoch, 0.7, 99)) for epoch in range(1, 8)]
+    assert rates == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.05, 0.025, 0.0125])
+
+
+def test_the_cosine_schedule() -> None:
+    config = StageConfig(learning_rate=0.2, schedule="cosine", epochs=4)
+    for epoch in (1, 2, 3, 4):
+        for share in (0.0, 0.25, 0.9):
+            angle = math.pi * (epoch - 1 + share) / 4
+            expected = 0.2 * (1 + math.cos(angle)) / 2
+            assert learning_rate(config, Moment(epoch, share, 99)) == pytest.approx(expected)
+    assert learning_rate(config, Moment(1, 0.0, 0)) == 0.2
+    assert learning_rate(config, Moment(5, 0.0, 99)) == pytest.approx(0)
+
+
+def test_warm_up_rises_to_the_schedule() -> None:
+    config = StageConfig(learning_rate=0.1, warmup=4)
+    rates = [learning_rate(config, Moment(1, 0.0, update)) for update in range(6)]
+    assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
+
+
+class ScriptedTask(Task):
+    """A task whose dev perplexities are given; remembers the weights at each of them."""
+
+    name = "stage1"
+
+    def __init__(self, perplexities: Sequence[float]) -> None:
+        self.model: nn.Module = nn.Linear(2, 1)
+        self.perplexities = perplexities
+        self.weights: list[Tensor] = []
+
+    def updates(self, epoch: int) -> Sequence[int]:
+        return [epoch, -epoch]
+
+    def losses(self, update: int, world: World) -> Iterator[Loss]:  # noqa: ARG002
+        loss = self.model(torch.tensor([1.0, float(update)])).square().sum()
+        yield Loss(loss, loss.item(), 1)
+
+    def dev_perplexity(self, world: World) -> float:  # noqa: ARG002
+        self.weights.append(next(self.model.parameters()).detach().clone())
+        return self.perplexities[len(self.weights) - 1]
+
+
+def train_scripted(task: Task, directory: Path, config: StageConfig) -> Position:
+    directory.mkdir(exist_ok=True)
+    files = StageFiles(directory / "best.safetensors", directory / "checkpoint")
+    return train_stage(task, config, 1, files, RunLog(directory), World())
+
+
+def test_the_best_weights_are_kept(tmp_path: Path) -> None:
+    task = ScriptedTask([5.0, 3.0, 4.0, 2.5, 6.0])
+    config = StageConfig(epochs=5, learning_rate=0.01)
+    position = train_scripted(task, tmp_path, config)
+    assert (position.best_epoch, position.best_perplexity) == (4, 2.5)
+    assert (position.finished, position.updates) == (True, 10)
+    best = task.weights[3]
+    assert torch.equal(load_file(tmp_path / "best.safetensors")["weight"], best)
+    assert torch.equal(next(task.model.parameters()), best)
+    assert not torch.equal(task.weights[3], task.weights[4])
+
+
+@pytest.mark.parametrize(("patience", "epochs"), [(0, 6), (1, 3), (2, 6), (9, 6)])
+def test_patience(tmp_path: Path, patience: int, epochs: int) -> None:
+    task = ScriptedTask([5.0, 3.0, 4.0, 2.5, 3.0, 2.9])
+    config = StageConfig(epochs=6, learning_rate=0.01, patience=patience)
+    position = train_scripted(task, tmp_path, config)
+    assert len(task.weights) == epochs
+    assert position.finished
+
+
+def test_an_equal_perplexity_is_not_better(tmp_path: Path) -> None:
+    position = train_scripted(ScriptedTask([3.0, 3.0]), tmp_path, StageConfig(epochs=2))
+    assert position.best_epoch == 1
+
+
+def test_the_seed_decides_every_bit(toy: Path, run: Run, tmp_path: Path) -> None:
+    again = train(toy_config(toy), tmp_path / "again")
+    other = train(toy_config(toy, "seed=8"), tmp_path / "other")
+    weights = [each.stage("stage1").best.read_bytes() for each in (run, again, other)]
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
+def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -> None:
+    config = toy_config(toy, "stage1.epochs=13", "stage1.patience=0")
+    log = train(config, tmp_path / "run").directory / "log.jsonl"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    always = {"event", "stage", "time"}
+    place = {"epoch", "updates", "seconds", "words", "peak_rss_mb"}
+    fields = {
+        "start": always | {"updates", "processes"},
+        "update": always | place | {"loss", "learning_rate", "gradient_norm"},
+        "epoch": always | place | {"dev_perplexity", "train_perplexity"},
+    }
+    assert {event["event"] for event in events} == fields.keys()
+    for event in events:
+        assert event.keys() == fields[event["event"]]
+        assert event["stage"] == "stage1"
+        assert all(isinstance(v, int | float) for k, v in event.items() if k not in always)
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [event["epoch"] for event in epochs] == list(range(1, 14))
+    assert all(e["updates"] % 50 == 0 for e in events if e["event"] == "update")
+    times = [event["time"] for event in events]
+    assert times == sorted(times)
+
+
+def test_tensorboard_gets_the_numbers_when_asked(toy: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = toy_config(toy, "tensorboard=true", "stage1.epochs=2")
+    directory = train(config, tmp_path / "run").directory
+    board = EventAccumulator(str(directory / "tensorboard"))
+    board.Reload()
+    found = [scalar.value for scalar in board.Scalars("stage1/epoch/dev_perplexity")]
+    logged = [e["dev_perplexity"] for e in read_log(directory) if e["event"] == "epoch"]
+    assert found == pytest.approx(logged)
+
+
+def test_without_asking_there_is_no_tensorboard(run: Run) -> None:
+    assert not (run.directory / "tensorboard").exists()
+
+
+def test_a_run_holds_all_that_the_documentation_lists(run: Run) -> None:
+    names = {file.name for file in run.directory.iterdir()}
+    assert names == {
+        *("config.toml", "versions.json", "src.vocabulary", "trg.vocabulary", "data"),
+        *("stage1.safetensors", "stage1.checkpoint", "lexicon.tsv", "log.jsonl", "lock"),
+    }
+    versions = json.loads((run.directory / "versions.json").read_text())
+    assert versions["seed"] == 7
+    assert versions["torch"] == torch.__version__
+
+
+def test_a_finished_run_does_nothing_and_says_so(
+    toy: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {file: file.stat().st_mtime_ns for file in run.directory.rglob("*.*")}
+    train(toy_config(toy), run.directory)
+    errors = capsys.readouterr().err
+    assert errors == "stage1: nothing left to do, finished by an earlier start\n"
+    assert {file: file.stat().st_mtime_ns for file in run.directory.rglob("*.*")} == before
+
+
+@pytest.mark.parametrize(
+    "setting", ["seed=9", "stage1.epochs=4", "model.alignment=9", "data.max_words=4"]
+)
+def test_another_configuration_is_refused(toy: Path, run: Run, setting: str) -> None:
+    with pytest.raises(UserError, match=f"begun with {setting.partition('=')[0]} = "):
+        train(toy_config(toy, setting), run.directory)
+
+
+def test_what_does_not_touch_training_may_change(toy: Path, tmp_path: Path) -> None:
+    one_epoch = "stage1.epochs=1"
+    directory = train(toy_config(toy, one_epoch), tmp_path / "run").directory
+    weights = (directory / "stage1.safetensors").read_bytes()
+    changed = toy_config(toy, one_epoch, "search.beam=7", "stage1.checkpoint_minutes=3")
+    train(changed, directory)
+    assert (directory / "stage1.safetensors").read_bytes() == weights
+    assert Translator.load(directory).config.beam == 7
+
+
+def test_a_mistake_can_be_corrected_before_anything_is_trained(toy: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    one_epoch = "stage1.epochs=1"
+    with pytest.raises(UserError, match="no such file"):
+        train(toy_config(toy, one_epoch, "data.dev.src=nowhere", "vocabulary.size=6"), directory)
+    train(toy_config(toy, one_epoch), directory)
+    straight = train(toy_config(toy, one_epoch), tmp_path / "straight").directory
+    for name in ("stage1.safetensors", "src.vocabulary", "config.toml"):
+        assert (directory / name).read_bytes() == (straight / name).read_bytes()
+
+
+def test_a_second_process_is_kept_out(toy: Path, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    with run.lock(), pytest.raises(UserError, match="another process is training here"):
+        train(toy_config(toy), run.directory)
+    train(toy_config(toy, "stage1.epochs=1"), run.directory)  # the lock has gone with its owner
+
+
+def test_damaged_numbers_are_made_again(toy: Path, tmp_path: Path) -> None:
+    config = toy_config(toy, "stage1.epochs=1")
+    run = train(config, tmp_path / "run")
+    ids = run.data("train") / "src.ids"
+    before = ids.read_bytes()
+    ids.write_bytes(before[:-2])
+    train(config, run.directory)
+    assert ids.read_bytes() == before
+
+
+def test_numbers_that_vanish_are_missed(run: Run) -> None:
+    with pytest.raises(UserError, match="is incomplete or damaged"):
+        run.load_corpus("test")
