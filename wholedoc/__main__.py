@@ -1,4 +1,4 @@
-"""``python -m wholedoc`` is ``wholedoc``; ``torchrun -m wholedoc train …`` shares the work."""
+"""``python -m wholedoc`` is ``wholedoc``; ``torchrun -m -- wholedoc train …`` shares the work."""
 
 from wholedoc.cli import main
 
