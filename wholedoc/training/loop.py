@@ -3,6 +3,7 @@
 import math
 import resource
 import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -99,6 +100,9 @@ class _StopFlag:
 def _graceful_stop() -> Iterator[_StopFlag]:
     """Turn the first SIGINT or SIGTERM into a flag; the second one acts as usual."""
     flag = _StopFlag()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag  # signals reach the main thread only
+        return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def handle(number: int, frame: FrameType | None) -> None:
