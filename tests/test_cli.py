@@ -1,0 +1,338 @@
+"""The command line: every command from end to end, and what the documentation says of it."""
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+from toy import write_toy
+
+import wholedoc
+import wholedoc.cli
+from wholedoc.training.log import read_log
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = {"stats", "synth", "train", "translate", "demo"}
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.output.split("\n")[:-1]
+
+
+Cli = Callable[..., Done]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+    """Runs a command in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path, given: str = "") -> Done:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["wholedoc", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        with pytest.raises(SystemExit) as caught:
+            wholedoc.cli.main()
+        assert isinstance(caught.value.code, int)
+        return Done(caught.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and, in ``run``, a model trained with the command itself."""
+    directory = tmp_path_factory.mktemp("trained")
+    config = write_toy(directory)
+    command = ["train", str(config), "--run", str(directory / "run"), "--set", "stage1.epochs=2"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["wholedoc", *command])
+        with pytest.raises(SystemExit) as caught:
+            wholedoc.cli.main()
+    assert caught.value.code == 0
+    return directory
+
+
+# Help and version
+
+
+def test_the_commands_are_those_of_the_documentation() -> None:
+    assert set(command_parameters()) == COMMANDS
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_of_a_command(command: str, cli: Cli) -> None:
+    done = cli(command, "--help")
+    assert (done.code, done.errors) == (0, "")
+    assert f"wholedoc {command}" in done.output
+    for option in command_parameters()[command]:
+        if option.startswith("--"):
+            assert option in done.output
+
+
+def test_help_lists_the_commands(cli: Cli) -> None:
+    done = cli("--help")
+    assert (done.code, done.errors) == (0, "")
+    for command in COMMANDS:
+        assert command in done.output
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version") == Done(0, f"{wholedoc.__version__}\n", "")
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    program = (
+        "import sys; sys.argv = ['wholedoc', '--help']; import wholedoc.cli\n"
+        "try: wholedoc.cli.main()\n"
+        "finally: assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+# stats and synth
+
+
+STATISTICS = {
+    *("documents", "sentences", "sentences_per_document", "src_words", "trg_words"),
+    *("src_vocabulary", "trg_vocabulary", "boundaries", "filtered"),
+}
+
+
+def test_statistics_as_json(trained: Path, cli: Cli) -> None:
+    files = [f"--{side}={trained}/train.{side}" for side in ("src", "trg", "doc")]
+    done = cli("stats", *files, "--json", "--max-words", "4")
+    found = json.loads(done.output)
+    assert found.keys() == STATISTICS
+    assert (found["documents"], found["boundaries"]) == (8, "document-ids")
+    assert found["sentences"] + found["filtered"]["long_sentences"] == 40
+    assert found["filtered"]["long_sentences"] > 0
+    assert (done.code, done.errors) == (0, "")
+
+
+def test_statistics_of_several_corpora(trained: Path, cli: Cli) -> None:
+    config = trained / "toy.toml"
+    found = json.loads(cli("stats", config, "--json").output)["corpora"]
+    assert found.keys() == {f"{config} train", f"{config} dev"}
+    assert all(corpus.keys() == STATISTICS for corpus in found.values())
+
+
+def test_statistics_for_people(trained: Path, cli: Cli) -> None:
+    done = cli("stats", trained / "toy.toml")
+    assert done.code == 0
+    assert re.search(r"sentences +│ +40 │ +15 │", done.output)
+    assert "document-ids" in done.output
+
+
+def test_synth_writes_a_corpus_that_stats_reads(cli: Cli) -> None:
+    done = cli("synth", "corpus", "--train", "3", "--dev", "2", "--test", "2", "--json")
+    assert (done.code, done.errors) == (0, "")
+    summary = json.loads(done.output)
+    files = [f"--{side}=corpus/train.{side}" for side in ("src", "trg", "doc")]
+    found = json.loads(cli("stats", *files, "--json").output)
+    assert found["documents"] == summary["splits"]["train"]["documents"] == 3
+    assert found["sentences"] == summary["splits"]["train"]["sentences"]
+
+
+def test_synth_for_people(cli: Cli) -> None:
+    done = cli("synth", "corpus", "--train", "3", "--dev", "2", "--test", "2")
+    assert done.code == 0
+    assert re.search(r"^train: 3 documents, \d+ sentences$", done.output, re.MULTILINE)
+    assert "at best" in done.output
+
+
+# train and translate
+
+
+def test_train_prints_the_run_and_resumes(trained: Path, cli: Cli) -> None:
+    command = ("train", trained / "toy.toml", "--run", "here", "--set", "stage1.epochs=1")
+    done = cli(*command)
+    assert (done.code, done.output) == (0, "here\n")
+    assert "stage1: done in" in done.errors
+    assert "boundaries: document-ids; left out: none" in done.errors
+    again = cli(*command)
+    assert (again.code, again.output) == (0, "here\n")
+    assert "nothing left to do" in again.errors
+    assert len([e for e in read_log(Path("here")) if e["event"] == "start"]) == 1
+
+
+def test_the_run_is_named_after_the_configuration(trained: Path, cli: Cli) -> None:
+    done = cli("train", trained / "toy.toml", "--set", "stage1.epochs=1")
+    assert done.output == "runs/toy\n"
+    assert Path("runs/toy/stage1.safetensors").exists()
+
+
+def test_a_file_to_a_file(trained: Path, cli: Cli) -> None:
+    done = cli("translate", trained / "run", trained / "dev.src", "-o", "out")
+    assert (done.code, done.output) == (0, "")
+    text = Path("out").read_text()
+    assert text.count("\n") == 15
+    assert text == cli("translate", trained / "run", trained / "dev.src").output
+
+
+def test_standard_input_to_standard_output(trained: Path, cli: Cli) -> None:
+    source = (trained / "dev.src").read_text()
+    expected = cli("translate", trained / "run", trained / "dev.src").output
+    assert cli("translate", trained / "run", given=source).output == expected
+    assert cli("translate", trained / "run", "-", given=source).output == expected
+
+
+@pytest.mark.parametrize("given", ["", "\n", "s1\n\n\ns2", "s1\r\ns2\r\n", "\ufeffs1\n", " \n\t\n"])
+def test_as_many_lines_as_there_were(given: str, trained: Path, cli: Cli) -> None:
+    lines = len(given.removesuffix("\n").split("\n")) if given else 0
+    done = cli("translate", trained / "run", given=given)
+    assert (done.code, len(done.lines)) == (0, lines)
+
+
+def test_boundary_markers_are_copied(trained: Path, cli: Cli) -> None:
+    done = cli("translate", trained / "run", given="s1 s2\n<d>\ns3\n")
+    assert len(done.lines) == 3
+    assert done.lines[1] == "<d>"
+
+
+def test_document_ids_change_no_line_count(trained: Path, cli: Cli) -> None:
+    doc = trained / "dev.doc"
+    done = cli("translate", trained / "run", trained / "dev.src", "--doc", doc)
+    assert len(done.lines) == 15
+
+
+def test_several_inputs_into_a_folder(trained: Path, cli: Cli) -> None:
+    inputs = (trained / "dev.src", trained / "train.src")
+    done = cli("translate", trained / "run", *inputs, "-o", "out")
+    assert (done.code, done.output) == (0, "")
+    assert sorted(file.name for file in Path("out").iterdir()) == ["dev.src", "train.src"]
+    both = "".join(Path("out", name).read_text() for name in ("dev.src", "train.src"))
+    assert both == cli("translate", trained / "run", *inputs).output
+    assert both.count("\n") == 15 + 40
+
+
+def test_nbest(trained: Path, cli: Cli) -> None:
+    given = "s1 s2\ns3\n"
+    best = cli("translate", trained / "run", "--beam", "3", given=given).lines
+    done = cli("translate", trained / "run", "--beam", "3", "--nbest", "3", given=given)
+    rows = [line.split(" ||| ") for line in done.lines]
+    assert [row[0] for row in rows] == ["0"] * 3 + ["1"] * 3
+    assert [rows[0][1], rows[3][1]] == best
+    for sentence in (rows[:3], rows[3:]):
+        scores = [float(row[3]) for row in sentence]
+        assert scores == sorted(scores, reverse=True)
+        assert len({row[1] for row in sentence}) == 3
+        assert all(float(row[2]) < 0 for row in sentence)
+
+
+def test_the_beam_of_the_command_line_wins(
+    trained: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wholedoc.app import translator
+
+    used = []
+    search = translator.search
+
+    def spy(model, src, lengths, config, nbest):  # type: ignore[no-untyped-def]
+        used.append(config.beam)
+        return search(model, src, lengths, config, nbest)
+
+    monkeypatch.setattr(translator, "search", spy)
+    cli("translate", trained / "run", given="s1\n")
+    cli("translate", trained / "run", "--beam", "4", given="s1\n")
+    assert used == [2, 4]
+
+
+@pytest.mark.parametrize("way", ["none", "copy", "lexicon"])
+def test_unknown_words(way: str, trained: Path, cli: Cli) -> None:
+    done = cli("translate", trained / "run", "--replace-unknown", way, given="s1 Tallinn s2\n")
+    assert (done.code, len(done.lines)) == (0, 1)
+
+
+def test_a_reader_that_has_enough(trained: Path) -> None:
+    """``wholedoc translate … | head -1``: one line and no traceback."""
+    command = f"{sys.executable} -m wholedoc translate {trained / 'run'} | head -1"
+    lines = "s1 s2\n" * 3000
+    done = subprocess.run(
+        ["bash", "-c", command], input=lines, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+# What the documentation says
+
+
+def command_parameters() -> dict[str, set[str]]:
+    """The options and arguments of each command, as typer knows them."""
+    group = typer.main.get_command(wholedoc.cli.app)
+    return {
+        name: {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
+        | {"--help"}
+        for name, command in group.commands.items()  # type: ignore[attr-defined]
+    }
+
+
+def documented_commands() -> list[str]:
+    """The commands in code blocks of the documentation, each on one line."""
+    found = []
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        if not page.exists():
+            continue
+        blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        for line in "".join(blocks).replace("\\\n", " ").splitlines():
+            if re.match(r"\$? ?(wholedoc|make|torchrun|python3? -m wholedoc) ", line):
+                found.append(" ".join(line.split("#")[0].removeprefix("$ ").split()))
+    return sorted(set(found))
+
+
+def test_the_readme_shows_how_to_train_and_translate() -> None:
+    found = "\n".join(documented_commands())
+    for start in ("make demo", "make test", "wholedoc train", "wholedoc translate"):
+        assert start in found
+
+
+@pytest.mark.parametrize("line", documented_commands())
+def test_documented_commands_exist(line: str, cli: Cli) -> None:
+    words = shlex.split(line)
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[1] in targets
+        return
+    if words[0] == "torchrun":
+        from torch.distributed.run import get_args_parser
+
+        launched = get_args_parser().parse_args(words[1:])
+        assert launched.module
+        words = [launched.training_script, *launched.training_script_args]
+    command, arguments = (words[1], words[2:]) if words[0] == "wholedoc" else (words[3], words[4:])
+    known = command_parameters()
+    assert command in known
+    for word in arguments:
+        if word.startswith("-") and word != "-":
+            assert word.partition("=")[0] in known[command]
+    for setting in (b for a, b in pairwise(arguments) if a == "--set"):
+        wholedoc.cli.load_config("tiny", [setting])
+    if command == "train":
+        wholedoc.cli.load_config(arguments[0])
+    assert cli(command, *arguments, "--help").code == 0
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_two_commands_set_up_what_they_need(target: str) -> None:
+    rule = re.search(rf"^{target}:(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule is not None
+    assert "setup" in rule[1]
