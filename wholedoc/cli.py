@@ -201,13 +201,15 @@ def train(
     ] = None,
 ) -> None:
     """Train a model, all stages in order; run again, it resumes where it stopped."""
+    chosen = load_config(config, settings or [])  # before torch: a slip is answered at once
+
     from wholedoc.training.distribution import is_leader
     from wholedoc.training.loop import Stopped
     from wholedoc.training.stages import train as train_stages
 
     directory = run or Path("runs") / Path(config).stem
     try:
-        train_stages(load_config(config, settings or []), directory)
+        train_stages(chosen, directory)
     except Stopped:
         if is_leader():
             say(f"stopped and saved; the same command goes on from here: {directory}")
