@@ -58,6 +58,7 @@ ODD_LINES = {
     "names of specials": "<s> </s> <pad> <unk>",
     "escapes": "&amp; &#91; @-@ @@",
     "line break inside": "the house\nthe dog",
+    "half a surrogate pair": "the \ud800 house",
     "one long word": "house" * 20,
 }
 

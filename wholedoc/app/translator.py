@@ -119,6 +119,7 @@ class Translator:
 
     def _encode(self, text: str) -> list[int]:
         """The numbers of a sentence; one of white space alone has no words."""
+        text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
         return [*(self.src_vocabulary.encode(text) if text.strip() else []), EOS]
 
     def _translation(self, text: str, found: Hypothesis, config: SearchConfig) -> Translation:

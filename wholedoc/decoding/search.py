@@ -54,7 +54,7 @@ def search(
     config: SearchConfig,
     nbest: int = 1,
 ) -> list[list[Hypothesis]]:
-    """The best translations of each sentence, best first: ``nbest`` of them, at least one."""
+    """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
     caps = torch.tensor(length_caps(src_lengths.tolist(), config), device=src.device)
     encoding = model.encoder(src, src_lengths)
     source = model.decoder.attention.attend(encoding)
