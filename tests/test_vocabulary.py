@@ -104,9 +104,9 @@ def test_subword_training_is_deterministic(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
-def test_equal_lines_are_learned_from_once_with_their_count() -> None:
+def test_equal_lines_are_learned_from_once() -> None:
     # Sentencepiece's time grows with the square of repeated text.
-    assert list(vocabulary_module._training_lines(["a b", "c", "a b"])) == ["a b\t2", "c\t1"]
+    assert list(vocabulary_module._training_lines(["a b", "c", "a b"])) == ["a b", "c"]
 
 
 def test_subword_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
