@@ -242,7 +242,7 @@ def test_search_steps_equal_reading_the_whole_sentence(
     encoding = model.encoder(batch.src, batch.src_lengths)
     decoded = model.decoder(encoding, batch.trg_in)
     expected = model.decoder.log_probabilities(decoded.features)
-    state, source = model.decoder.start(encoding), model.decoder.attention.attend(encoding)
+    state, source = model.decoder.start(encoding), model.decoder.prepare(encoding)
     for j, words in enumerate(batch.trg_in.T):
         state, log_probabilities, weights = model.decoder.predict(state, words, source)
         close(log_probabilities, expected[:, j])

@@ -48,7 +48,7 @@ def beam_ids(
     ids, lengths = pad([[*sentence, EOS] for sentence in src])
     with torch.inference_mode():
         encoding = model.encoder(ids, lengths)
-        source = model.decoder.attention.attend(encoding)
+        source = model.decoder.prepare(encoding)
         caps = torch.tensor(length_caps(lengths.tolist(), config))
         return beam(model, model.decoder.start(encoding), source, caps, config, nbest)
 

@@ -263,6 +263,33 @@ def translate(
 
 
 @app.command()
+def params(
+    config: Annotated[str, typer.Argument(help="Whose sizes to take.")] = "paper",
+    src_vocab: Annotated[int, typer.Option(help="Source vocabulary.", min=1)] = 25_100,
+    trg_vocab: Annotated[int, typer.Option(help="Target vocabulary.", min=1)] = 21_000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Parameter counts of every variant: the paper's Table 3."""
+    sizes_of = load_config(config).model  # checked before torch is imported
+    from wholedoc.model.size import measure_sizes
+
+    sizes = measure_sizes(sizes_of, src_vocab, trg_vocab)
+    if as_json:
+        variants = [dataclasses.asdict(size) for size in sizes]
+        _print_json({"src_vocab": src_vocab, "trg_vocab": trg_vocab, "variants": variants})
+        return
+    base = sizes[0].parameters
+    print(f"vocabularies {src_vocab:,} / {trg_vocab:,}; millions of parameters")
+    for size in sizes:
+        name = (
+            "S-NMT" if size.memory == "none" else f"Memory-to-{size.fusion.title()} +{size.memory}"
+        )
+        more = (size.parameters - base) / 1e6
+        print(f"{name:<24} {size.parameters / 1e6:8.2f}   +{more:.2f}")
+    print("The paper prints S-NMT smaller by 2·H·2H, 1.05 million: see docs/equations.md.")
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where corpus, runs and report go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Another language, another model.", min=0)] = 1,

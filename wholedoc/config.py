@@ -37,6 +37,10 @@ CountOrZero = Annotated[int, Interval(0)]
 Positive = Annotated[float, Interval(1e-12)]
 NotNegative = Annotated[float, Interval(0)]
 Share = Annotated[float, Interval(0, 0.95)]
+MemoryName = Literal["none", "src", "trg", "both"]
+FusionName = Literal["none", "context", "output"]
+Order = Literal["parallel", "sequential"]
+FirstPass = Literal["base", "document"]
 UnknownWords = Literal["none", "copy", "lexicon"]
 
 
@@ -102,6 +106,20 @@ class ModelConfig:
     """Where the decoder starts: at zero (the paper's code) or at a learned view of the source."""
     tie: Literal["none", "target", "all"] = "none"
     """Share the output matrix with the target embeddings, or with those of both sides."""
+    memory: MemoryName = "none"
+    """Which memories of the document a sentence reads."""
+    fusion: FusionName = "none"
+    """Where readings enter: the decoder's next state (Memory-to-Context) or its output layer."""
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether there is a source memory."""
+        return self.memory in ("src", "both")
+
+    @property
+    def reads_target(self) -> bool:
+        """Whether there is a target memory."""
+        return self.memory in ("trg", "both")
 
 
 @dataclass(frozen=True)
@@ -140,6 +158,18 @@ class StageConfig:
 
 
 @dataclass(frozen=True)
+class DocumentStageConfig(StageConfig):
+    """Stage 2, in which documents are read whole."""
+
+    document_dropout: Share = 0.0
+    """Rate at the input and output of the document RNN."""
+    target_memory: Literal["generated", "gold"] = "generated"
+    """Target cells in training: from the stage-1 model's translations, or from the references."""
+    update_tokens: CountOrZero = 0
+    """Documents share an update up to this many tokens; 0 makes one update per document."""
+
+
+@dataclass(frozen=True)
 class SearchConfig:
     """Defaults of translation, kept with the model."""
 
@@ -147,6 +177,13 @@ class SearchConfig:
     """Hypotheses followed at once; 1 is greedy search."""
     length_penalty: NotNegative = 1.0
     """A hypothesis is ranked by log P / words**length_penalty; 0 ranks by log P."""
+    passes: CountOrZero = 1
+    """Updates of each translation by block coordinate descent; 0 leaves the sentence model's."""
+    order: Order = "parallel"
+    """``parallel``: a pass sees the translations before it; ``sequential``: also its own so far."""
+    first_pass: FirstPass = "base"
+    """Translations to begin with: the sentence model's, or the document model's, which then reads
+    the source memory alone."""
     max_length_factor: Positive = 2.0
     """Longest translation, in tokens per source token ..."""
     max_length_extra: CountOrZero = 10
@@ -173,8 +210,12 @@ class Config:
     """Words or subwords."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The network."""
+    stage0: StageConfig = field(default_factory=StageConfig)
+    """Training of the two sentence language models behind the source memory."""
     stage1: StageConfig = field(default_factory=StageConfig)
     """Training of the sentence model."""
+    stage2: DocumentStageConfig = field(default_factory=DocumentStageConfig)
+    """Training of the document model."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """Translation."""
 
@@ -231,6 +272,13 @@ def config_from_dict(values: Mapping[str, Any], where: str) -> Config:
             "model.tie = 'all' needs one vocabulary for both sides",
             where=where,
             fix="set vocabulary.shared=true or model.tie='target'",
+        )
+    if (config.model.memory == "none") != (config.model.fusion == "none"):
+        raise UserError(
+            f"model.memory = '{config.model.memory}' does not go with "
+            f"model.fusion = '{config.model.fusion}'",
+            where=where,
+            fix="set both, or neither: a memory needs a fusion through which it is read",
         )
     if config.model.tie != "none" and config.model.embedding != config.model.hidden:
         raise UserError(

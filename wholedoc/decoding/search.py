@@ -15,8 +15,7 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
-from wholedoc.model.attention import Attended
-from wholedoc.model.decoder import DecoderState
+from wholedoc.model.decoder import DecoderState, Source
 from wholedoc.model.translation import TranslationModel
 
 
@@ -57,7 +56,7 @@ def search(
     """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
     caps = torch.tensor(length_caps(src_lengths.tolist(), config), device=src.device)
     encoding = model.encoder(src, src_lengths)
-    source = model.decoder.attention.attend(encoding)
+    source = model.decoder.prepare(encoding)
     state = model.decoder.start(encoding)
     if config.beam == 1 and nbest == 1:
         return [[best] for best in greedy(model, state, source, caps, config)]
@@ -67,7 +66,7 @@ def search(
 def greedy(
     model: TranslationModel,
     state: DecoderState,
-    source: Attended,
+    source: Source,
     caps: Int[Tensor, "sent"],
     config: SearchConfig,
 ) -> list[Hypothesis]:
@@ -83,7 +82,7 @@ def greedy(
         scores = scores + best
         ended = words == EOS
         rows = torch.arange(len(live), device=live.device)
-        trace.record(weights, source.mask)
+        trace.record(weights, source.attended.mask)
         trace.finish(live[ended], rows[ended], scores[ended], state.upper)
         stay = rows[~ended]
         if len(stay) == 0:
@@ -97,7 +96,7 @@ def greedy(
 def beam(
     model: TranslationModel,
     state: DecoderState,
-    source: Attended,
+    source: Source,
     caps: Int[Tensor, "sent"],
     config: SearchConfig,
     nbest: int,
@@ -127,7 +126,7 @@ def beam(
         chosen = places % vocabulary
         ends = (chosen == EOS) & torch.isfinite(best)
         counted = ends & (torch.arange(2 * width, device=device) < width)
-        trace.record(weights, source.mask)
+        trace.record(weights, source.attended.mask)
         trace.finish(
             live[:, None].expand_as(counted)[counted], parents[counted], best[counted], state.upper
         )

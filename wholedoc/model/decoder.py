@@ -12,6 +12,8 @@ from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.encoder import Encoding
+from wholedoc.model.fusion import FUSIONS, Fusion
+from wholedoc.model.memory import Readings
 from wholedoc.model.recurrence import Gates
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
 
@@ -29,11 +31,32 @@ class DecoderState:
 
 
 @dataclass(frozen=True)
+class Source:
+    """All that the decoder is given of a batch of sentences, prepared once, used at every step."""
+
+    attended: Attended
+    gates: Float[Tensor, "sent gates"] | None = None
+    """What the readings add to the lower layer's projected input."""
+    logits: Float[Tensor, "sent vocabulary"] | None = None
+    """What the readings add to the logits."""
+
+    def select(self, rows: Int[Tensor, "row"]) -> "Source":
+        """The given rows, in the given order; a row may come more than once."""
+        return Source(
+            self.attended.select(rows),
+            None if self.gates is None else self.gates[rows],
+            None if self.logits is None else self.logits[rows],
+        )
+
+
+@dataclass(frozen=True)
 class Decoded:
     """A batch of given target sentences, read word by word."""
 
     features: Float[Tensor, "sent trg_word hidden"]
-    """r_j, from which :meth:`Decoder.logits` predicts y_j."""
+    """r_j, from which the output layer predicts y_j."""
+    logits: Float[Tensor, "sent vocabulary"] | None
+    """What the readings add to the logits of every word."""
     weights: Float[Tensor, "sent trg_word src_word"]
     """α_j: where the decoder looked."""
     states: Float[Tensor, "sent trg_word hidden"]
@@ -140,25 +163,50 @@ class Decoder(nn.Module):
         self.upper = GRULayer(hidden)
         self.output = Output(vocabulary, config)
         self.dropout = Dropout(dropout)
+        self.fusion: Fusion | None = None
+        if config.fusion != "none":
+            self.fusion = FUSIONS[config.fusion](vocabulary, config, dropout)
+
+    def prepare(self, encoding: Encoding, readings: Readings | None = None) -> Source:
+        """Project whatever is the same at every step."""
+        attended = self.attention.attend(encoding)
+        if self.fusion is None or readings is None:
+            return Source(attended)
+        return Source(attended, self.fusion.gates(readings), self.fusion.logits(readings))
 
     def step(
         self, state: DecoderState, word: Float[Tensor, "sent gates"], source: Attended
     ) -> tuple[DecoderState, Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
-        """s_j, c_j and α_j from s_{j-1} and the projected previous word W_sj E_T[y_{j-1}]."""
+        """s_j, c_j and α_j from s_{j-1} and what is known beforehand of the lower layer's input.
+
+        ``word`` is W_sj E_T[y_{j-1}] and, where a fusion adds to the gates, that addition.
+        """
         query = torch.cat((state.lower, state.upper), dim=-1)
         context, weights = self.attention(query, source)
         lower = self.lower(word + self.context(self.dropout(context)), state.lower)
         upper = self.upper(self.between(self.dropout(lower)), state.upper)
         return DecoderState(lower, upper), context, weights
 
-    def forward(self, encoding: Encoding, trg_in: Int[Tensor, "sent trg_word"]) -> Decoded:
+    def forward(
+        self,
+        encoding: Encoding,
+        trg_in: Int[Tensor, "sent trg_word"],
+        readings: Readings | None = None,
+    ) -> Decoded:
         """Read given target sentences: what the decoder computes before each of their words."""
-        source = self.attention.attend(encoding)
+        source = self.prepare(encoding, readings)
         embedded = self.embedding(trg_in.T)  # (J, T, E)
         words = self.word(self.dropout(embedded))  # all steps in one product
-        states, contexts, weights = self.unroll(self.start(encoding), words, source)
+        if source.gates is not None:
+            words = words + source.gates
+        states, contexts, weights = self.unroll(self.start(encoding), words, source.attended)
         features = self.output.features(self.dropout(states), contexts, embedded)
-        return Decoded(features.transpose(0, 1), weights.transpose(0, 1), states.transpose(0, 1))
+        return Decoded(
+            features.transpose(0, 1),
+            source.logits,
+            weights.transpose(0, 1),
+            states.transpose(0, 1),
+        )
 
     def unroll(
         self, state: DecoderState, words: Float[Tensor, "trg_word sent gates"], source: Attended
@@ -209,19 +257,22 @@ class Decoder(nn.Module):
         return torch.stack(uppers), torch.stack(contexts), torch.stack(weights)
 
     def predict(
-        self, state: DecoderState, words: Int[Tensor, "sent"], source: Attended
+        self, state: DecoderState, words: Int[Tensor, "sent"], source: Source
     ) -> tuple[DecoderState, Float[Tensor, "sent vocabulary"], Float[Tensor, "sent src_word"]]:
         """One step of search: s_j, log P(y_j) for every word, and α_j, given the last words."""
         embedded = self.embedding(words)
-        state, context, weights = self.step(state, self.word(embedded), source)
-        return (
-            state,
-            self.log_probabilities(self.output.features(state.upper, context, embedded)),
-            weights,
-        )
+        word = self.word(embedded)
+        if source.gates is not None:
+            word = word + source.gates
+        state, context, weights = self.step(state, word, source.attended)
+        features = self.output.features(state.upper, context, embedded)
+        return state, self.log_probabilities(features, source.logits), weights
 
     def log_probabilities(
-        self, features: Float[Tensor, "*any hidden"]
+        self,
+        features: Float[Tensor, "*any hidden"],
+        added: Float[Tensor, "*any vocabulary"] | None = None,
     ) -> Float[Tensor, "*any vocabulary"]:
-        """log P(y_j) for every word of the vocabulary."""
-        return torch.log_softmax(self.output.vocabulary(features), dim=-1)
+        """log P(y_j) for every word of the vocabulary; ``added`` is what readings add."""
+        logits = self.output.vocabulary(features)
+        return torch.log_softmax(logits if added is None else logits + added, dim=-1)

@@ -1,30 +1,40 @@
-"""The sentence translation model S-NMT, put together from its parts."""
+"""The translation model, put together from its parts."""
 
 import math
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder
+from wholedoc.model.memory import Readings, SourceMemory, TargetQuery, read_memory
 from wholedoc.model.recurrence import Gates
 
 
 class TranslationModel(nn.Module):
-    """P(y|x) = Π_j P(y_j | y_<j, x): an encoder and an attentional decoder.
+    """P(y_t | x_t, y_-t, x_-t) = Π_j P(y_tj | y_t<j, x_t, c_src, c_trg).
 
-    ``dropout`` is a rate of training; a model made for search or scoring has none.
+    An encoder, an attentional decoder, and the memories that ``config.memory`` names. Without any,
+    or with no readings given, it is the sentence model S-NMT, P(y_t | x_t). The dropout rates of
+    encoder and decoder, and of the document RNN, belong to training.
     """
 
     def __init__(
-        self, config: ModelConfig, src_vocabulary: int, trg_vocabulary: int, dropout: float = 0.0
+        self,
+        config: ModelConfig,
+        src_vocabulary: int,
+        trg_vocabulary: int,
+        dropout: float = 0.0,
+        document_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.encoder = Encoder(src_vocabulary, config, dropout)
         self.decoder = Decoder(trg_vocabulary, config, dropout)
+        self.source_memory = SourceMemory(config, document_dropout) if config.reads_source else None
+        self.target_query = TargetQuery(config) if config.reads_target else None
         if config.tie in ("target", "all"):
             self.decoder.output.vocabulary.weight = self.decoder.embedding.weight
         if config.tie == "all":
@@ -35,10 +45,33 @@ class TranslationModel(nn.Module):
         src: Int[Tensor, "sent src_word"],
         src_lengths: Int[Tensor, "sent"],
         trg_in: Int[Tensor, "sent trg_word"],
+        readings: Readings | None = None,
     ) -> Decoded:
         """Read given translations of the given sentences."""
-        decoded: Decoded = self.decoder(self.encoder(src, src_lengths), trg_in)
+        decoded: Decoded = self.decoder(self.encoder(src, src_lengths), trg_in, readings)
         return decoded
+
+    def read(
+        self,
+        summaries: Float[Tensor, "query states"],
+        own: Int[Tensor, "query"],
+        source_cells: Float[Tensor, "cell states"] | None,
+        last_states: Float[Tensor, "cell hidden"] | None,
+    ) -> Readings:
+        """What some sentences of a document read, from whichever memories are given.
+
+        Paper: [src-read]. c_src = MemNet(M[x_-t], h_t), where h_t is the encoder's summary as it
+        is; ``own`` are the sentences' places.
+        Paper: [trg-mem]. The cells of the target memory are the last decoder states of the current
+        translations; no gradient goes into them.
+        """
+        src = src_weights = trg = trg_weights = None
+        if source_cells is not None:
+            src, src_weights = read_memory(source_cells, summaries, own)
+        if last_states is not None and self.target_query is not None:
+            cells = last_states.detach()
+            trg, trg_weights = read_memory(cells, self.target_query(cells[own], summaries), own)
+        return Readings(src, trg, src_weights, trg_weights)
 
 
 def initialise(model: nn.Module, seed: int) -> None:

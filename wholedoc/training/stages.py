@@ -68,6 +68,12 @@ class SentenceTask(Task):
 
 def train(config: Config, directory: Path) -> Run:
     """Run all stages of a configuration into a run directory, from wherever it stopped."""
+    if config.model.memory != "none":
+        raise UserError(
+            "document models cannot be trained yet",
+            where=f"model.memory = '{config.model.memory}'",
+            fix="set model.memory=none and model.fusion=none",
+        )
     device = choose_device(config)
     world = join_world(device)
     run = Run(directory)

@@ -1,0 +1,91 @@
+"""How readings of the memories enter the decoder: one small class per fusion.
+
+A reading is the same for all words of a sentence, so its product with a matrix is taken once per
+sentence and added at every step. For the same reason its dropout mask is drawn once per sentence.
+"""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from wholedoc.config import ModelConfig
+from wholedoc.model.dropout import Dropout
+from wholedoc.model.memory import Readings
+from wholedoc.model.recurrence import Gates
+
+
+class Fusion(nn.Module, ABC):
+    """What readings add to the gates of the decoder's lower layer, or to its logits."""
+
+    @abstractmethod
+    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
+        """An addition to the projected input of the lower layer."""
+
+    @abstractmethod
+    def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
+        """An addition to the logits of all words of the sentence."""
+
+
+@final
+class MemoryToContext(Fusion):
+    """s_j = GRU(s_{j-1}, … + W_sm c_src + W_st c_trg): readings enter the next decoder state.
+
+    Paper: [m2c]. ``source`` is W_sm, ``target`` is W_st; both reach all three gates.
+    """
+
+    def __init__(self, vocabulary: int, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        del vocabulary
+        hidden = config.hidden
+        self.source = Gates(2 * hidden, hidden, bias=False) if config.reads_source else None
+        self.target = Gates(hidden, hidden, bias=False) if config.reads_target else None
+        self.dropout = Dropout(dropout)
+
+    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
+        """W_sm c_src + W_st c_trg."""
+        return _project(self.source, self.target, readings, self.dropout)
+
+    def logits(self, readings: Readings) -> None:
+        """Nothing."""
+
+
+@final
+class MemoryToOutput(Fusion):
+    """y_j ~ softmax(W_y r_j + W_ym c_src + W_yt c_trg + b): readings enter the output layer.
+
+    Paper: [m2o]. ``source`` is W_ym, ``target`` is W_yt.
+    """
+
+    def __init__(self, vocabulary: int, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        hidden = config.hidden
+        self.source = nn.Linear(2 * hidden, vocabulary, bias=False) if config.reads_source else None
+        self.target = nn.Linear(hidden, vocabulary, bias=False) if config.reads_target else None
+        self.dropout = Dropout(dropout)
+
+    def gates(self, readings: Readings) -> None:
+        """Nothing."""
+
+    def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
+        """W_ym c_src + W_yt c_trg."""
+        return _project(self.source, self.target, readings, self.dropout)
+
+
+FUSIONS: dict[str, type[MemoryToContext] | type[MemoryToOutput]] = {
+    "context": MemoryToContext,
+    "output": MemoryToOutput,
+}
+
+
+def _project(
+    source: nn.Module | None, target: nn.Module | None, readings: Readings, dropout: Dropout
+) -> Tensor | None:
+    """The sum of the projected readings that are there."""
+    total: Tensor | None = None
+    for matrix, reading in ((source, readings.src), (target, readings.trg)):
+        if matrix is not None and reading is not None:
+            projected: Tensor = matrix(dropout(reading))
+            total = projected if total is None else total + projected
+    return total

@@ -1,0 +1,70 @@
+"""Language models of the source side, whose last states stand for whole sentences."""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from wholedoc.config import ModelConfig
+from wholedoc.corpus.batches import pad
+from wholedoc.corpus.vocabulary import BOS, PAD
+from wholedoc.model.dropout import Dropout
+
+
+@final
+class LanguageModel(nn.Module):
+    """P(x_1 … x_n) = Π_i P(x_i | <s> x_1 … x_{i-1}): an LSTM with embeddings of its own."""
+
+    def __init__(self, vocabulary: int, config: ModelConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, config.embedding, padding_idx=PAD)
+        self.rnn = nn.LSTM(config.embedding, config.hidden, batch_first=True)
+        self.output = nn.Linear(config.hidden, vocabulary)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, words: Int[Tensor, "sent word"]) -> Float[Tensor, "sent word hidden"]:
+        """The state after each word; ``words`` begin with ``<s>``, padding comes last."""
+        states, _ = self.rnn(self.dropout(self.embedding(words)))
+        dropped: Tensor = self.dropout(states)
+        return dropped
+
+
+def read_forward(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """``<s> x_1 … x_n``, padded, and the number of words read; sentences end with ``</s>``."""
+    return pad([[BOS, *sentence[:-1]] for sentence in sentences])
+
+
+def read_backward(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """``<s> x_n … x_1``, padded, and the number of words read."""
+    return pad([[BOS, *sentence[-2::-1]] for sentence in sentences])
+
+
+DIRECTIONS = {"forward": read_forward, "backward": read_backward}
+
+
+@final
+class SentenceVectors(nn.Module):
+    """[last state of the forward model ; last state of the backward model], 2H wide.
+
+    ``</s>`` is not read. The models are trained by themselves and never change afterwards.
+    """
+
+    def __init__(self, vocabulary: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.models = nn.ModuleDict(
+            {direction: LanguageModel(vocabulary, config) for direction in DIRECTIONS}
+        )
+        self.requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, sentences: Sequence[Sequence[int]]) -> Float[Tensor, "sent states"]:
+        """One vector per sentence; sentences end with ``</s>``."""
+        device = next(self.parameters()).device
+        last = []
+        for direction, read in DIRECTIONS.items():
+            words, lengths = read(sentences)
+            states = self.models[direction](words.to(device))
+            last.append(states[torch.arange(len(sentences)), lengths - 1])
+        return torch.cat(last, dim=-1)

@@ -1,0 +1,92 @@
+"""The two memories of a document, and how a sentence reads them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from wholedoc.config import ModelConfig
+from wholedoc.model.dropout import Dropout
+from wholedoc.model.recurrence import BidirectionalGRU
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What some sentences read; None stands for a memory that is not read."""
+
+    src: Float[Tensor, "sent states"] | None = None
+    """c_src."""
+    trg: Float[Tensor, "sent hidden"] | None = None
+    """c_trg."""
+    src_weights: Float[Tensor, "sent cell"] | None = None
+    """p over the sentences of the document, in the source memory."""
+    trg_weights: Float[Tensor, "sent cell"] | None = None
+    """p over the sentences of the document, in the target memory."""
+
+
+def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, "row"]) -> Readings:
+    """The readings of given sentences, counted through several documents; without weights."""
+    src = [document.src for document in documents if document.src is not None]
+    trg = [document.trg for document in documents if document.trg is not None]
+    return Readings(
+        torch.cat(src)[rows] if src else None,
+        torch.cat(trg)[rows] if trg else None,
+    )
+
+
+def read_memory(
+    cells: Float[Tensor, "cell width"],
+    queries: Float[Tensor, "query width"],
+    own: Int[Tensor, "query"],
+) -> tuple[Float[Tensor, "query width"], Float[Tensor, "query cell"]]:
+    """MemNet(M, q) = Σ_k p_k m_k,  p = softmax(qᵀ M), for some sentences of a document.
+
+    Paper: [memnet]. A sentence reads the cells of all others: its ``own`` cell gets no weight. A
+    sentence alone in its document reads exactly zero.
+    """
+    if len(cells) == 1:
+        return torch.zeros_like(queries), queries.new_zeros(len(queries), 1)
+    scores = queries @ cells.T  # (Q, K)
+    weights = torch.softmax(scores.scatter(1, own[:, None], float("-inf")), dim=-1)
+    return weights @ cells, weights
+
+
+class SourceMemory(nn.Module):
+    """m_t = [→d_t ; ←d_t], a bidirectional GRU over the document's sentence vectors.
+
+    Paper: [src-mem]. The sentence vectors come from frozen language models of the source side
+    (:mod:`wholedoc.model.language`); this document RNN is trained with the translation model.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.rnn = BidirectionalGRU(2 * config.hidden, config.hidden)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, vectors: Float[Tensor, "cell states"]) -> Float[Tensor, "cell states"]:
+        """The cells of a document, one per sentence."""
+        length = torch.tensor([len(vectors)], device=vectors.device)
+        cells, _ = self.rnn(self.dropout(vectors)[:, None], length)
+        dropped: Tensor = self.dropout(cells[:, 0])
+        return dropped
+
+
+class TargetQuery(nn.Module):
+    """q_t = s_t + W_at h_t: the current translation, backed by its source sentence.
+
+    Paper: [trg-read]; c_trg = MemNet(M[y_-t], q_t). ``source`` is this W_at, a matrix of its own,
+    H × 2H. s_t is the last decoder state of sentence t's translation in the previous pass.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.source = nn.Linear(2 * config.hidden, config.hidden, bias=False)
+
+    def forward(
+        self, last_states: Float[Tensor, "*any hidden"], summaries: Float[Tensor, "*any states"]
+    ) -> Float[Tensor, "*any hidden"]:
+        """The query of each sentence."""
+        query: Tensor = last_states + self.source(summaries)
+        return query
