@@ -187,7 +187,9 @@ class SearchConfig:
     max_length_factor: Positive = 2.0
     """Longest translation, in tokens per source token ..."""
     max_length_extra: CountOrZero = 10
-    """... plus this many."""
+    """... plus this many ..."""
+    max_length: Count = 1000
+    """... and never more than this."""
     batch_tokens: Count = 4000
     """Source positions times beam that are searched at once."""
     replace_unknown: UnknownWords = "none"

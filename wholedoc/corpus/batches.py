@@ -26,17 +26,17 @@ _ROOM_FOR_PADDING = 1.1
 class Batch:
     """T sentence pairs as tensors, padded with ``PAD``."""
 
-    sentences: Int[Tensor, "T"]
+    sentences: Int[Tensor, " T"]
     """Their indices in the corpus."""
     src: Int[Tensor, "T I"]
     """x_1 … x_I EOS."""
-    src_lengths: Int[Tensor, "T"]
+    src_lengths: Int[Tensor, " T"]
     """Source lengths, EOS included."""
     trg_in: Int[Tensor, "T J"]
     """What the decoder reads: BOS y_1 … y_J."""
     trg_out: Int[Tensor, "T J"]
     """What it is to predict: y_1 … y_J EOS."""
-    trg_lengths: Int[Tensor, "T"]
+    trg_lengths: Int[Tensor, " T"]
     """Target lengths, EOS included."""
     words: int
     """Number of target tokens, padding not counted."""
@@ -64,7 +64,7 @@ class Batch:
         )
 
 
-def pad(sentences: Sequence[Sequence[int] | Ids]) -> tuple[Int[Tensor, "T I"], Int[Tensor, "T"]]:
+def pad(sentences: Sequence[Sequence[int] | Ids]) -> tuple[Int[Tensor, "T I"], Int[Tensor, " T"]]:
     """Stack sentences of numbers into one tensor, filled up with ``PAD``, and their lengths."""
     lengths = [len(sentence) for sentence in sentences]
     padded = np.full((len(sentences), max(lengths, default=0)), PAD, dtype=np.int64)

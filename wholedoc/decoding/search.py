@@ -31,14 +31,17 @@ class Hypothesis:
     """What it was ranked by: log P / (J+1)**length_penalty."""
     attention: Float[Tensor, "trg_word src_word"]
     """α_j for each word and ``</s>``, over the source words and ``</s>``."""
-    last_state: Float[Tensor, "hidden"]
+    last_state: Float[Tensor, " hidden"]
     """s_J of the upper layer, the state that predicted ``</s>``."""
 
 
 def length_caps(src_lengths: Sequence[int], config: SearchConfig) -> list[int]:
     """The most words each translation may have; source lengths include ``</s>``."""
     return [
-        math.ceil(config.max_length_factor * (length - 1)) + config.max_length_extra
+        min(
+            math.ceil(config.max_length_factor * (length - 1)) + config.max_length_extra,
+            config.max_length,
+        )
         if length > 1
         else 0
         for length in src_lengths
@@ -49,7 +52,7 @@ def length_caps(src_lengths: Sequence[int], config: SearchConfig) -> list[int]:
 def search(
     model: TranslationModel,
     src: Int[Tensor, "sent src_word"],
-    src_lengths: Int[Tensor, "sent"],
+    src_lengths: Int[Tensor, " sent"],
     config: SearchConfig,
     nbest: int = 1,
 ) -> list[list[Hypothesis]]:
@@ -67,7 +70,7 @@ def greedy(
     model: TranslationModel,
     state: DecoderState,
     source: Source,
-    caps: Int[Tensor, "sent"],
+    caps: Int[Tensor, " sent"],
     config: SearchConfig,
 ) -> list[Hypothesis]:
     """The most probable word at each step; sentences leave the batch when they end."""
@@ -97,7 +100,7 @@ def beam(
     model: TranslationModel,
     state: DecoderState,
     source: Source,
-    caps: Int[Tensor, "sent"],
+    caps: Int[Tensor, " sent"],
     config: SearchConfig,
     nbest: int,
 ) -> list[list[Hypothesis]]:
@@ -146,7 +149,9 @@ def beam(
     return trace.hypotheses()
 
 
-def _close(log_probabilities: Float[Tensor, "row vocabulary"], capped: Bool[Tensor, "row"]) -> None:
+def _close(
+    log_probabilities: Float[Tensor, "row vocabulary"], capped: Bool[Tensor, " row"]
+) -> None:
     """Allow only ``</s>`` where the cap is reached, and never padding or ``<s>``."""
     log_probabilities[:, [PAD, BOS]] = -math.inf
     if capped.any():
@@ -167,8 +172,8 @@ class _Trace:
         self.length_penalty = length_penalty
         self.weights: list[Float[Tensor, "row src_word"]] = []
         self.masks: list[Bool[Tensor, "row src_word"]] = []
-        self.words: list[Int[Tensor, "row"]] = []
-        self.parents: list[Int[Tensor, "row"]] = []
+        self.words: list[Int[Tensor, " row"]] = []
+        self.parents: list[Int[Tensor, " row"]] = []
         self.ended: list[list[tuple[int, int, float, Tensor]]] = [[] for _ in range(sentences)]
 
     def record(
@@ -178,16 +183,16 @@ class _Trace:
         self.weights.append(weights)
         self.masks.append(mask)
 
-    def extend(self, words: Int[Tensor, "next_row"], parents: Int[Tensor, "next_row"]) -> None:
+    def extend(self, words: Int[Tensor, " next_row"], parents: Int[Tensor, " next_row"]) -> None:
         """The rows of the next step."""
         self.words.append(words.cpu())
         self.parents.append(parents.cpu())
 
     def finish(
         self,
-        sentences: Int[Tensor, "end"],
-        rows: Int[Tensor, "end"],
-        log_probabilities: Float[Tensor, "end"],
+        sentences: Int[Tensor, " end"],
+        rows: Int[Tensor, " end"],
+        log_probabilities: Float[Tensor, " end"],
         states: Float[Tensor, "row hidden"],
     ) -> None:
         """Hypotheses that end at this step, each with its row."""
@@ -195,7 +200,8 @@ class _Trace:
         for sentence, row, log_probability in zip(
             sentences.tolist(), rows.tolist(), log_probabilities.tolist(), strict=True
         ):
-            self.ended[sentence].append((step, row, log_probability, states[row]))
+            # A copy: a view would keep the states of all rows alive with the hypothesis.
+            self.ended[sentence].append((step, row, log_probability, states[row].clone()))
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The best finished hypotheses of each sentence, best first."""

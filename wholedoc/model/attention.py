@@ -20,7 +20,7 @@ class Attended:
     mask: Bool[Tensor, "sent src_word"]
     """True at real words."""
 
-    def select(self, rows: Int[Tensor, "row"]) -> "Attended":
+    def select(self, rows: Int[Tensor, " row"]) -> "Attended":
         """The given sentences, in the given order; a sentence may come more than once."""
         return Attended(self.keys[rows], self.values[rows], self.mask[rows])
 

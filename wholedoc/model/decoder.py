@@ -25,7 +25,7 @@ class DecoderState:
     lower: Float[Tensor, "sent hidden"]
     upper: Float[Tensor, "sent hidden"]
 
-    def select(self, rows: Int[Tensor, "row"]) -> "DecoderState":
+    def select(self, rows: Int[Tensor, " row"]) -> "DecoderState":
         """The given rows, in the given order; a row may come more than once."""
         return DecoderState(self.lower[rows], self.upper[rows])
 
@@ -40,7 +40,7 @@ class Source:
     logits: Float[Tensor, "sent vocabulary"] | None = None
     """What the readings add to the logits."""
 
-    def select(self, rows: Int[Tensor, "row"]) -> "Source":
+    def select(self, rows: Int[Tensor, " row"]) -> "Source":
         """The given rows, in the given order; a row may come more than once."""
         return Source(
             self.attended.select(rows),
@@ -257,7 +257,7 @@ class Decoder(nn.Module):
         return torch.stack(uppers), torch.stack(contexts), torch.stack(weights)
 
     def predict(
-        self, state: DecoderState, words: Int[Tensor, "sent"], source: Source
+        self, state: DecoderState, words: Int[Tensor, " sent"], source: Source
     ) -> tuple[DecoderState, Float[Tensor, "sent vocabulary"], Float[Tensor, "sent src_word"]]:
         """One step of search: s_j, log P(y_j) for every word, and α_j, given the last words."""
         embedded = self.embedding(words)

@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         self.rnn = BidirectionalGRU(config.embedding, config.hidden)
         self.dropout = Dropout(dropout)
 
-    def forward(self, src: Int[Tensor, "sent src_word"], lengths: Int[Tensor, "sent"]) -> Encoding:
+    def forward(self, src: Int[Tensor, "sent src_word"], lengths: Int[Tensor, " sent"]) -> Encoding:
         """Encode padded sentences of the given true lengths (at least one word each)."""
         embedded = self.dropout(self.embedding(src.T))  # (I, T, E)
         states, summary = self.rnn(embedded, lengths)

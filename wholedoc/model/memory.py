@@ -26,7 +26,7 @@ class Readings:
     """p over the sentences of the document, in the target memory."""
 
 
-def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, "row"]) -> Readings:
+def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, " row"]) -> Readings:
     """The readings of given sentences, counted through several documents; without weights."""
     src = [document.src for document in documents if document.src is not None]
     trg = [document.trg for document in documents if document.trg is not None]
@@ -39,7 +39,7 @@ def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, "row"]) -> 
 def read_memory(
     cells: Float[Tensor, "cell width"],
     queries: Float[Tensor, "query width"],
-    own: Int[Tensor, "query"],
+    own: Int[Tensor, " query"],
 ) -> tuple[Float[Tensor, "query width"], Float[Tensor, "query cell"]]:
     """MemNet(M, q) = Σ_k p_k m_k,  p = softmax(qᵀ M), for some sentences of a document.
 

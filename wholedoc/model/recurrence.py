@@ -84,7 +84,7 @@ class BidirectionalGRU(nn.Module):
         self.forward_state, self.backward_state = Gates(hidden, hidden), Gates(hidden, hidden)
 
     def forward(
-        self, inputs: Float[Tensor, "step row input"], lengths: Int[Tensor, "row"]
+        self, inputs: Float[Tensor, "step row input"], lengths: Int[Tensor, " row"]
     ) -> tuple[Float[Tensor, "step row states"], Float[Tensor, "row states"]]:
         """States [→h ; ←h] of all steps, zero at padding, and [last →h ; first ←h]."""
         steps, rows, _ = inputs.shape

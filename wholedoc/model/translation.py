@@ -43,7 +43,7 @@ class TranslationModel(nn.Module):
     def forward(
         self,
         src: Int[Tensor, "sent src_word"],
-        src_lengths: Int[Tensor, "sent"],
+        src_lengths: Int[Tensor, " sent"],
         trg_in: Int[Tensor, "sent trg_word"],
         readings: Readings | None = None,
     ) -> Decoded:
@@ -54,7 +54,7 @@ class TranslationModel(nn.Module):
     def read(
         self,
         summaries: Float[Tensor, "query states"],
-        own: Int[Tensor, "query"],
+        own: Int[Tensor, " query"],
         source_cells: Float[Tensor, "cell states"] | None,
         last_states: Float[Tensor, "cell hidden"] | None,
     ) -> Readings:

@@ -40,11 +40,11 @@ class UnrollWeights:
     score: Float[Tensor, "one align"]
     context: Float[Tensor, "gates states"]
     lower: Float[Tensor, "gates hidden"]
-    lower_bias: Float[Tensor, "gates"]
+    lower_bias: Float[Tensor, " gates"]
     between: Float[Tensor, "gates hidden"]
-    between_bias: Float[Tensor, "gates"]
+    between_bias: Float[Tensor, " gates"]
     upper: Float[Tensor, "gates hidden"]
-    upper_bias: Float[Tensor, "gates"]
+    upper_bias: Float[Tensor, " gates"]
 
 
 def unroll(

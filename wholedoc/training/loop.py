@@ -85,6 +85,7 @@ def train_stage(
             log.write("start", task.name, updates=position.updates, processes=world.size)
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()
+    world.wait()  # for the leader to have written the best weights
     load_weights(files.best, task.model)
     return position
 

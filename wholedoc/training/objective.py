@@ -58,10 +58,10 @@ def translation_loss(
 def word_loss(
     output: nn.Linear,
     features: Float[Tensor, "word hidden"],
-    targets: Int[Tensor, "word"],
+    targets: Int[Tensor, " word"],
     label_smoothing: float = 0.0,
     added: Float[Tensor, "sent vocabulary"] | None = None,
-    sentences: Int[Tensor, "word"] | None = None,
+    sentences: Int[Tensor, " word"] | None = None,
 ) -> Loss:
     """−Σ log P(y) of given words; ``added`` are logits of the sentence that each word is in."""
     smoothed, nats = _OutputLoss.apply(  # type: ignore[no-untyped-call]
@@ -82,10 +82,10 @@ class _OutputLoss(torch.autograd.Function):
         ctx: Any,
         features: Float[Tensor, "word hidden"],
         weight: Float[Tensor, "vocabulary hidden"],
-        bias: Float[Tensor, "vocabulary"],
+        bias: Float[Tensor, " vocabulary"],
         added: Float[Tensor, "sent vocabulary"] | None,
-        sentences: Int[Tensor, "word"] | None,
-        targets: Int[Tensor, "word"],
+        sentences: Int[Tensor, " word"] | None,
+        targets: Int[Tensor, " word"],
         label_smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         """The smoothed and the plain loss; gradients too, where they will be asked for."""
