@@ -7,6 +7,7 @@ summed over all processes, and each then takes the same step.
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -75,5 +76,7 @@ def join_world(device: torch.device) -> World:
     if size == 1:
         return World()
     if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # Gradients live on the device, counts on the CPU. The leader may prepare data for long.
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        distributed.init_process_group(backend, timeout=timedelta(days=1))
     return World(distributed.get_rank(), size)

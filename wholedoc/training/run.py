@@ -12,6 +12,7 @@
 
 import fcntl
 import json
+import os
 import platform
 import shutil
 from collections.abc import Iterator
@@ -178,13 +179,15 @@ class Run:
 
 
 def choose_device(config: Config) -> torch.device:
-    """The device a configuration asks for."""
+    """The device a configuration asks for; of several, each process started here has its own."""
     available = torch.cuda.is_available()
     if config.device == "cuda" and not available:
         raise UserError(
             "there is no CUDA device here", where="device = 'cuda'", fix="set device=auto or cpu"
         )
-    return torch.device("cuda" if available and config.device != "cpu" else "cpu")
+    if not available or config.device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def format_toml(values: dict[str, Any], prefix: str = "") -> str:
