@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from wholedoc.model.attention import Attended
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "wholedoc"
@@ -74,6 +78,19 @@ def test_base_modules_do_not_import_in_a_circle() -> None:
         free = {name for name, needs in graph.items() if not needs & graph.keys()}
         assert free, f"a circle among {sorted(graph)}"
         graph = {name: needs for name, needs in graph.items() if name not in free}
+
+
+# Shapes.
+
+
+def test_shapes_are_checked_in_tests_those_of_one_word_too() -> None:
+    keys, mask = torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
+    attended = Attended(keys, keys, mask)
+    assert attended.select(torch.tensor([1])).mask.shape == (1, 3)
+    with pytest.raises(TypeCheckError):
+        attended.select(torch.tensor([[1]]))
+    with pytest.raises(TypeCheckError):
+        attended.select(torch.tensor([1.0]))
 
 
 # Equations.
