@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wholedoc.app.demo import KINDS, Tour, run_demo
+from wholedoc.app.demo import Tour, run_demo
 from wholedoc.app.demo_report import print_tour, write_report
+from wholedoc.corpus.synth import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,11 @@ from wholedoc.app.translator import Translator
 from wholedoc.config import Config, load_config
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import read_corpus
-from wholedoc.corpus.synth import KeyItem, Kind, SynthConfig, write_synth
+from wholedoc.corpus.synth import KINDS, KeyItem, SynthConfig, write_synth
 from wholedoc.evaluation.metrics import corpus_bleu
 from wholedoc.evaluation.phenomena import Phenomena, measure, read_key
 from wholedoc.progress import say
 from wholedoc.training.stages import train
-
-KINDS: tuple[Kind, ...] = ("pronoun", "topic", "name")
 
 
 @dataclass(frozen=True)

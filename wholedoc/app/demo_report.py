@@ -9,8 +9,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from wholedoc.app.demo import KINDS, System, Tour
-from wholedoc.corpus.synth import Information, KeyItem
+from wholedoc.app.demo import System, Tour
+from wholedoc.corpus.synth import KINDS, Information, KeyItem
 from wholedoc.files import write_atomically
 
 _LABELS = {"pronoun": "pronouns", "topic": "topic words", "name": "names"}
