@@ -15,6 +15,12 @@ def document(*pairs: tuple[str, str]) -> Document:
 GOOD = ("a b", "c d")
 
 
+def test_in_words() -> None:
+    assert str(FilterCounts()) == "nothing"
+    counts = FilterCounts(long_sentences=1200, short_documents=3)
+    assert str(counts) == "1,200 long sentences, 3 short documents"
+
+
 @pytest.mark.parametrize(
     ("pair", "filters", "counted"),
     [

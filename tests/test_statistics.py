@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wholedoc.config import CorpusFiles
-from wholedoc.corpus.filters import Filters
+from wholedoc.corpus.filters import FilterCounts, Filters
 from wholedoc.corpus.readers import Corpus, read_corpus
 from wholedoc.corpus.statistics import measure_corpus
 
@@ -58,6 +58,6 @@ def test_filtered_corpus(
 ) -> None:
     statistics = measure_corpus(corpus, filters)
     assert statistics.sentences == sentences
-    assert statistics.filtered == NOTHING | {"missing_translations": 1} | filtered
+    assert statistics.filtered == FilterCounts(missing_translations=1, **filtered)
     if sentences == 0:
         assert statistics.sentences_per_document == 0

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -20,6 +20,10 @@ from wholedoc.config import CorpusFiles, UnknownWords, load_config
 from wholedoc.corpus.synth import SynthConfig, write_synth
 from wholedoc.errors import UserError
 from wholedoc.progress import say
+
+if TYPE_CHECKING:
+    from wholedoc.corpus.filters import FilterCounts
+    from wholedoc.corpus.statistics import Statistics
 
 app = typer.Typer(
     name="wholedoc",
@@ -110,17 +114,16 @@ def stats(
         raise UserError("no corpus is given", where="stats", fix="add --src FILE --trg FILE")
     filters = Filters(min_sentences, max_words, max_ratio)
     measured = {
-        name: dataclasses.asdict(
-            measure_corpus(read_corpus(files, src_language, trg_language), filters)
-        )
+        name: measure_corpus(read_corpus(files, src_language, trg_language), filters)
         for name, files in chosen.items()
     }
+    objects = {name: dataclasses.asdict(found) for name, found in measured.items()}
     if not as_json:
         _print_statistics(measured)
-    elif len(measured) == 1:
-        _print_json(*measured.values())
+    elif len(objects) == 1:
+        _print_json(*objects.values())
     else:
-        _print_json({"corpora": measured})
+        _print_json({"corpora": objects})
 
 
 def _named_corpora(paths: list[str]) -> dict[str, CorpusFiles]:
@@ -136,7 +139,7 @@ def _named_corpora(paths: list[str]) -> dict[str, CorpusFiles]:
     return named
 
 
-def _print_statistics(measured: dict[str, dict[str, Any]]) -> None:
+def _print_statistics(measured: "dict[str, Statistics]") -> None:
     """A column per corpus, a row per measure."""
     from rich.console import Console
     from rich.table import Table
@@ -144,19 +147,14 @@ def _print_statistics(measured: dict[str, dict[str, Any]]) -> None:
     table = Table("")
     for name in measured:
         table.add_column(name, justify="right", overflow="fold")
-    for measure in next(iter(measured.values())):
-        cells = [_format_measure(found[measure]) for found in measured.values()]
-        table.add_row(measure.replace("_", " "), *cells)
+    for measure in dataclasses.fields(next(iter(measured.values()))):
+        cells = [_format_measure(getattr(found, measure.name)) for found in measured.values()]
+        table.add_row(measure.name.replace("_", " "), *cells)
     Console().print(table)
 
 
-def _format_measure(value: float | str | dict[str, int]) -> str:
-    if isinstance(value, dict):
-        left_out = [
-            f"{count:,} {reason.replace('_', ' ')}" for reason, count in value.items() if count
-        ]
-        return ", ".join(left_out) or "nothing"
-    return value if isinstance(value, str) else f"{value:,.1f}".removesuffix(".0")
+def _format_measure(value: "float | str | FilterCounts") -> str:
+    return f"{value:,.1f}".removesuffix(".0") if isinstance(value, int | float) else str(value)
 
 
 @app.command()

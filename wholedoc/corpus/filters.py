@@ -4,7 +4,7 @@ Very short documents and missing translations go, as in the paper; length limits
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from wholedoc.corpus.documents import Document, SentencePair
 
@@ -35,6 +35,11 @@ class FilterCounts:
     """Documents without a pair left."""
     short_documents: int = 0
     """Documents with pairs, but fewer than ``min_sentences``."""
+
+    def __str__(self) -> str:
+        """In words, such as ``3 long sentences, 1 short documents``; ``nothing`` if so."""
+        reasons = [f"{n:,} {name.replace('_', ' ')}" for name, n in asdict(self).items() if n]
+        return ", ".join(reasons) or "nothing"
 
 
 def filter_documents(

@@ -1,6 +1,5 @@
 """The size of a corpus: the columns of the paper's Table 1."""
 
-import dataclasses
 from dataclasses import dataclass
 
 from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
@@ -23,7 +22,7 @@ class Statistics:
     src_vocabulary: int
     trg_vocabulary: int
     boundaries: str
-    filtered: dict[str, int]
+    filtered: FilterCounts
 
 
 def measure_corpus(corpus: Corpus, filters: Filters | None = None) -> Statistics:
@@ -50,5 +49,5 @@ def measure_corpus(corpus: Corpus, filters: Filters | None = None) -> Statistics
         src_vocabulary=len(src_vocabulary),
         trg_vocabulary=len(trg_vocabulary),
         boundaries=corpus.boundaries,
-        filtered=dataclasses.asdict(counts),
+        filtered=counts,
     )
