@@ -134,6 +134,26 @@ def test_statistics_of_several_corpora(trained: Path, cli: Cli) -> None:
     assert all(corpus.keys() == STATISTICS for corpus in found.values())
 
 
+def test_statistics_are_those_of_the_configuration(cli: Cli) -> None:
+    """Its filters hold for the training set only, and its languages for all; options win."""
+    Path("all.tsv").write_text("doc\ten\tde\tfr\n1\ta b c\td\te f g h\n1\ta\td\te\n")
+    config = Path("c.toml")
+    config.write_text(
+        '[data]\nsrc_language = "fr"\ntrg_language = "de"\nmax_ratio = 3.5\n'
+        '[data.train]\nsrc = "all.tsv"\n[data.test]\nsrc = "all.tsv"\n'
+    )
+
+    def counts(*options: str) -> list[tuple[int, int]]:
+        found = json.loads(cli("stats", config, "--json", *options).output)["corpora"]
+        sets = (found[f"{config} train"], found[f"{config} test"])
+        return [(one["src_words"], one["filtered"]["uneven_lengths"]) for one in sets]
+
+    assert counts() == [(1, 1), (5, 0)]
+    assert counts("--max-ratio", "0") == [(5, 0), (5, 0)]
+    assert counts("--max-ratio", "2", "--src-language", "en") == [(1, 1), (1, 1)]
+    assert counts("--src-language", "en") == [(4, 0), (4, 0)]
+
+
 def test_statistics_for_people(trained: Path, cli: Cli) -> None:
     done = cli("stats", trained / "toy.toml")
     assert done.code == 0

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
-from wholedoc.config import CorpusFiles, UnknownWords, load_config
+from wholedoc.config import CorpusFiles, DataConfig, UnknownWords, load_config
 from wholedoc.corpus.synth import SynthConfig, write_synth
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -95,27 +95,39 @@ def stats(
     src: SrcOption = "",
     trg: TrgOption = "",
     doc: DocOption = "",
-    src_language: Annotated[str, typer.Option(help="Where a file holds several.")] = "",
-    trg_language: Annotated[str, typer.Option(help="Where a file holds several.")] = "",
-    min_sentences: Annotated[int, typer.Option(help="Leave out shorter documents.", min=1)] = 1,
-    max_words: Annotated[int, typer.Option(help="Leave out longer pairs; 0: none.", min=0)] = 0,
-    max_ratio: Annotated[float, typer.Option(help="Leave out uneven pairs; 0: none.", min=0)] = 0.0,
+    src_language: Annotated[str | None, typer.Option(help="Where a file holds several.")] = None,
+    trg_language: Annotated[str | None, typer.Option(help="Where a file holds several.")] = None,
+    min_sentences: Annotated[
+        int | None, typer.Option(help="Leave out shorter documents.", min=1)
+    ] = None,
+    max_words: Annotated[
+        int | None, typer.Option(help="Leave out longer pairs; 0: none.", min=0)
+    ] = None,
+    max_ratio: Annotated[
+        float | None, typer.Option(help="Leave out uneven pairs; 0: none.", min=0)
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Documents, sentences, words, vocabulary and boundaries of corpora."""
-    from wholedoc.corpus.filters import Filters
-    from wholedoc.corpus.readers import read_corpus
-    from wholedoc.corpus.statistics import measure_corpus
+    """Documents, sentences, words, vocabulary and boundaries of corpora.
 
+    The training set of a configuration is measured after its filters; what is said here wins.
+    """
     chosen = _named_corpora(corpora or [])
     if src or trg or doc:
-        chosen[src] = CorpusFiles(src, trg, doc)
+        chosen[src] = DataConfig(CorpusFiles(src, trg, doc))
     if not chosen:
         raise UserError("no corpus is given", where="stats", fix="add --src FILE --trg FILE")
-    filters = Filters(min_sentences, max_words, max_ratio)
+    options = {
+        "src_language": src_language,
+        "trg_language": trg_language,
+        "min_sentences": min_sentences,
+        "max_words": max_words,
+        "max_ratio": max_ratio,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     measured = {
-        name: measure_corpus(read_corpus(files, src_language, trg_language), filters)
-        for name, files in chosen.items()
+        name: _measure_training_set(dataclasses.replace(data, **given))
+        for name, data in chosen.items()
     }
     objects = {name: dataclasses.asdict(found) for name, found in measured.items()}
     if not as_json:
@@ -126,17 +138,35 @@ def stats(
         _print_json({"corpora": objects})
 
 
-def _named_corpora(paths: list[str]) -> dict[str, CorpusFiles]:
-    """The corpora of configurations, and files that hold both sides, by name."""
-    named: dict[str, CorpusFiles] = {}
+def _named_corpora(paths: list[str]) -> dict[str, DataConfig]:
+    """The corpora of configurations, and files that hold both sides, by name.
+
+    Each is the training set of a configuration, the set that filters apply to; what was a dev or
+    test set has only its languages beside it.
+    """
+    named: dict[str, DataConfig] = {}
     for path in paths:
         if path.endswith(".toml"):
             data = load_config(path).data
-            sets = {"train": data.train, "dev": data.dev, "test": data.test}
-            named |= {f"{path} {name}": files for name, files in sets.items() if files.src}
+            unfiltered = DataConfig(src_language=data.src_language, trg_language=data.trg_language)
+            sets = {
+                "train": data,
+                "dev": dataclasses.replace(unfiltered, train=data.dev),
+                "test": dataclasses.replace(unfiltered, train=data.test),
+            }
+            named |= {f"{path} {name}": found for name, found in sets.items() if found.train.src}
         else:
-            named[path] = CorpusFiles(path)
+            named[path] = DataConfig(CorpusFiles(path))
     return named
+
+
+def _measure_training_set(data: DataConfig) -> "Statistics":
+    from wholedoc.corpus.filters import Filters
+    from wholedoc.corpus.readers import read_corpus
+    from wholedoc.corpus.statistics import measure_corpus
+
+    corpus = read_corpus(data.train, data.src_language, data.trg_language)
+    return measure_corpus(corpus, Filters(data.min_sentences, data.max_words, data.max_ratio))
 
 
 def _print_statistics(measured: "dict[str, Statistics]") -> None:
