@@ -1,6 +1,8 @@
 """The corpus on disk equals the corpus in memory, and an unfinished one is noticed."""
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,6 +136,18 @@ def test_a_truncated_or_missing_file_is_noticed(tmp_path: Path, name: str) -> No
 def test_a_damaged_meta_file_is_noticed(tmp_path: Path, meta: str) -> None:
     encode_corpus(DOCUMENTS, SRC, TRG, tmp_path)
     (tmp_path / "meta.json").write_text(meta)
+    assert EncodedCorpus.open(tmp_path) is None
+
+
+def test_a_full_disk_is_named_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"/meta\.json: cannot write: No space left on device"):
+        encode_corpus(DOCUMENTS, SRC, TRG, tmp_path)
     assert EncodedCorpus.open(tmp_path) is None
 
 

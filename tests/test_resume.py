@@ -70,14 +70,14 @@ class Moment:
     setting: str = EVERY_UPDATE
 
 
-# Of os.fsync, which comes between writing a file and giving it its name, calls 1 to 4 belong to
-# versions, configuration and vocabularies; later ones to checkpoints.
+# Of os.fsync, which comes between writing a file and giving it its name, calls 1 to 6 belong to
+# versions, configuration, vocabularies and corpora; later ones to checkpoints.
 MOMENTS = {
     "no configuration yet": Moment("os", "fsync", "after", 2),
     "half of the vocabularies": Moment("os", "fsync", "before", 4),
     "half of the training set": Moment("wholedoc.corpus.encoded", "_write_index", "before", 60),
     "inside an epoch": Moment("wholedoc.training.loop", "save_checkpoint", "after", 3),
-    "inside a checkpoint": Moment("os", "fsync", "before", 9),
+    "inside a checkpoint": Moment("os", "fsync", "before", 11),
     "best weights, no checkpoint": Moment("wholedoc.training.loop", "save_weights", "after", 2),
     "end of an epoch": Moment("wholedoc.training.loop", "save_checkpoint", "after", 1, EPOCHS_ONLY),
     "no lexicon yet": Moment("wholedoc.training.stages", "write_lexicon", "before", 1),

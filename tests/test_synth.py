@@ -1,6 +1,8 @@
 """The artificial corpus: its language, its files, its exact bounds, and that nothing leaks."""
 
+import errno
 import json
+import os
 from collections import Counter, defaultdict
 from dataclasses import fields, replace
 from itertools import chain, product
@@ -299,6 +301,20 @@ def test_deviation_counts_that_items_of_a_document_fall_together() -> None:
         assert isclose(expect(names, "sentence").deviation, sqrt(0.75 * 0.25 / len(names)))
         p = expect(names, "source").accuracy
         assert isclose(expect(names, "source").deviation, sqrt(p * (1 - p)))
+
+
+def test_a_full_disk_is_named_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError) as caught:
+        write_synth(tmp_path / "c", SynthConfig(train=1, dev=1, test=1))
+    message = f"{tmp_path}/c/summary.json: cannot write: No space left on device; make room"
+    assert str(caught.value).startswith(message)
+    assert list((tmp_path / "c").iterdir()) == []
 
 
 # ---------------------------------------------------------------- nothing leaks

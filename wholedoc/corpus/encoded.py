@@ -24,6 +24,7 @@ import numpy.typing as npt
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
 
 _VERSION = 1
 _META = "meta.json"
@@ -148,9 +149,7 @@ def encode_corpus(
         "trg_type": types["trg"].str,
         "sizes": {name: (directory / name).stat().st_size for name in _FILES},
     }
-    unfinished = directory / (_META + ".part")
-    unfinished.write_text(json.dumps(meta, indent=1), encoding="utf-8")
-    unfinished.replace(directory / _META)
+    write_atomically(directory / _META, json.dumps(meta, indent=1))
     return EncodedCorpus(directory, types["src"].str, types["trg"].str)
 
 

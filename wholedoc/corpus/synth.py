@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from wholedoc.corpus.documents import SentencePair
 from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
 
 Kind = Literal["pronoun", "topic", "name"]
 Information = Literal["sentence", "source", "both"]
@@ -641,9 +642,9 @@ def write_synth(directory: Path, config: SynthConfig) -> Summary:
     summary = Summary(config, splits)
     directory.mkdir(parents=True, exist_ok=True)
     # The summary marks the directory as ours: written first, it lets a stopped run be repeated.
-    _write(directory / "summary.json", json.dumps(summary.to_json(), indent=2) + "\n")
+    write_atomically(directory / "summary.json", json.dumps(summary.to_json(), indent=2) + "\n")
     for name, text in files.items():
-        _write(directory / name, text)
+        write_atomically(directory / name, text)
     return summary
 
 
@@ -689,10 +690,3 @@ def _summarise(documents: Sequence[SynthDocument], key: Sequence[KeyItem]) -> Sp
 
 def _lines(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write all of a file or leave it as it was."""
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(text, encoding="utf-8", newline="\n")
-    unfinished.replace(path)
