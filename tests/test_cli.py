@@ -1,5 +1,6 @@
 """The command line: every command from end to end, and what the documentation says of it."""
 
+import errno
 import io
 import json
 import re
@@ -96,6 +97,35 @@ def test_help_lists_the_commands(cli: Cli) -> None:
 
 def test_version(cli: Cli) -> None:
     assert cli("--version") == Done(0, f"{wholedoc.__version__}\n", "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-16"])
+def test_the_locale_changes_nothing(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    Path("õ.tsv").write_text("1\tõ\ta\n2\tä\tb\n", encoding="utf-8")
+    Path("ö.tsv").write_text("1\tö\ta\n", encoding="utf-8")
+    command = [sys.executable, "-m", "wholedoc", "stats", "--json"]
+    done = subprocess.run([*command, "õ.tsv", "ö.tsv"], capture_output=True, check=True)
+    assert json.loads(done.stdout.decode("utf-8"))["corpora"].keys() == {"õ.tsv", "ö.tsv"}
+    assert "õ.tsv".encode() in done.stdout
+    failed = subprocess.run([*command, "ü.tsv"], capture_output=True, check=False)
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("wholedoc: ü.tsv: ".encode())
+
+
+def test_only_standard_output_is_called_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other failures without the name of a file are not blamed on it."""
+
+    def fail(_: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(wholedoc.cli, "load_config", fail)
+    done = cli("params")
+    assert (done.code, done.output) == (2, "")
+    assert done.errors.startswith("wholedoc: Input/output error; ")
 
 
 def test_help_does_not_wait_for_torch() -> None:

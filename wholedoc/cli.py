@@ -6,6 +6,7 @@ what it needs when it runs, so that ``--help`` answers at once.
 """
 
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -41,6 +42,9 @@ DocOption = Annotated[str, typer.Option("--doc", help="Document ids, or start-li
 
 def main() -> None:
     """Run a command and turn every error into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # text is the same whatever the locale
+            stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -53,8 +57,9 @@ def main() -> None:
     except BrokenPipeError as error:
         _fail("the output was closed before the end", 1, error)
     except OSError as error:
-        place = error.filename or "standard output"
-        _fail(f"{place}: {error.strerror}; check the path and the room on the disk", 2, error)
+        place = error.filename or ("" if _flushes_output() else "standard output")
+        reason = f"{place}: {error.strerror}" if place else error.strerror
+        _fail(f"{reason}; check the path and the room on the disk", 2, error)
     except Exception as error:  # noqa: BLE001 (the outermost frame: report and leave)
         _fail(f"{type(error).__name__}: {error} (set WHOLEDOC_TRACEBACK=1 to see where)", 1, error)
     else:
@@ -65,11 +70,18 @@ def _fail(message: str, code: int, error: BaseException) -> None:
     if os.environ.get("WHOLEDOC_TRACEBACK"):
         raise error
     say(f"wholedoc: {' '.join(message.split())}")
-    try:
-        sys.stdout.flush()
-    except OSError:  # Python would fail again on its way out, with a traceback
+    if not _flushes_output():  # Python would fail again on its way out, with a traceback
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def _flushes_output() -> bool:
+    """Whether standard output takes what is waiting for it: if not, that was the failure."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _print_json(values: Any) -> None:
