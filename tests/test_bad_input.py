@@ -488,14 +488,20 @@ def disk_full_at_the_vocabulary(at: Place) -> Bad:
 
 
 @case
-def disk_full_at_the_weights(at: Place) -> Bad:
+def disk_full_at_the_corpora(at: Place) -> Bad:
     _fill_disk(at, after=4)
+    return at.train(), "run/data/train/meta.json: cannot write: No space left", "make room"
+
+
+@case
+def disk_full_at_the_weights(at: Place) -> Bad:
+    _fill_disk(at, after=6)
     return at.train(), "run/stage1.safetensors: cannot write: No space left", "make room"
 
 
 @case
 def disk_full_at_the_checkpoint(at: Place) -> Bad:
-    _fill_disk(at, after=5)
+    _fill_disk(at, after=7)
     return at.train(), "run/stage1.checkpoint: cannot write: No space left", "make room"
 
 
@@ -761,8 +767,12 @@ def test_bad_input_of_the_real_command(
     check(done.returncode, done.stdout.decode(), done.stderr.decode(), (expected,))
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["translate", "stats"])
-def test_standard_output_on_a_full_disk(command: str, trained: Path) -> None:
+def test_standard_output_on_a_full_disk(
+    command: str, unbuffered: str, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     arguments = {
         "translate": ["translate", str(trained / "run")],
         "stats": ["stats", str(trained / "toy.toml"), "--json"],

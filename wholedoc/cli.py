@@ -10,6 +10,8 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +27,7 @@ from wholedoc.progress import say
 if TYPE_CHECKING:
     from wholedoc.corpus.filters import FilterCounts
     from wholedoc.corpus.statistics import Statistics
+    from wholedoc.model.size import Size
 
 app = typer.Typer(
     name="wholedoc",
@@ -47,7 +50,8 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
     try:
         code = app(standalone_mode=False)
-        sys.stdout.flush()
+        with _standard_output():
+            sys.stdout.flush()
     except TyperException as error:  # the command line itself is wrong
         _fail(f"{error.format_message() or 'no command'} (see wholedoc --help)", 2, error)
     except UserError as error:
@@ -57,9 +61,8 @@ def main() -> None:
     except BrokenPipeError as error:
         _fail("the output was closed before the end", 1, error)
     except OSError as error:
-        place = error.filename or ("" if _flushes_output() else "standard output")
-        reason = f"{place}: {error.strerror}" if place else error.strerror
-        _fail(f"{reason}; check the path and the room on the disk", 2, error)
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror}; check the path and the room on the disk", 2, error)
     except Exception as error:  # noqa: BLE001 (the outermost frame: report and leave)
         _fail(f"{type(error).__name__}: {error} (set WHOLEDOC_TRACEBACK=1 to see where)", 1, error)
     else:
@@ -70,20 +73,29 @@ def _fail(message: str, code: int, error: BaseException) -> None:
     if os.environ.get("WHOLEDOC_TRACEBACK"):
         raise error
     say(f"wholedoc: {' '.join(message.split())}")
-    if not _flushes_output():  # Python would fail again on its way out, with a traceback
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would fail again on its way out, with a traceback
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
-def _flushes_output() -> bool:
-    """Whether standard output takes what is waiting for it: if not, that was the failure."""
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Around what prints results: an error on the way out names standard output."""
     try:
-        sys.stdout.flush()
-    except OSError:
-        return False
-    return True
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot write: {error.strerror}",
+            where="standard output",
+            fix="make room or send it elsewhere",
+        ) from error
 
 
+@_standard_output()
 def _print_json(values: Any) -> None:
     print(json.dumps(values, ensure_ascii=False, indent=2))
 
@@ -181,6 +193,7 @@ def _measure_training_set(data: DataConfig) -> "Statistics":
     return measure_corpus(corpus, Filters(data.min_sentences, data.max_words, data.max_ratio))
 
 
+@_standard_output()
 def _print_statistics(measured: "dict[str, Statistics]") -> None:
     """A column per corpus, a row per measure."""
     from rich.console import Console
@@ -219,7 +232,13 @@ def synth(
     summary = write_synth(directory, config).to_json()
     if as_json:
         _print_json(summary)
-        return
+    else:
+        _print_synth(summary)
+
+
+@_standard_output()
+def _print_synth(summary: dict[str, Any]) -> None:
+    """The size of each split, and how well each kind of word can be translated."""
     for name, split in summary["splits"].items():
         print(f"{name}: {split['documents']:,} documents, {split['sentences']:,} sentences")
         for kind, found in split["kinds"].items():
@@ -255,7 +274,8 @@ def train(
             say(f"stopped and saved; the same command goes on from here: {directory}")
         raise typer.Exit(1) from None
     if is_leader():
-        print(directory)
+        with _standard_output():
+            print(directory)
 
 
 @app.command()
@@ -317,7 +337,13 @@ def params(
     if as_json:
         variants = [dataclasses.asdict(size) for size in sizes]
         _print_json({"src_vocab": src_vocab, "trg_vocab": trg_vocab, "variants": variants})
-        return
+    else:
+        _print_sizes(sizes, src_vocab, trg_vocab)
+
+
+@_standard_output()
+def _print_sizes(sizes: "list[Size]", src_vocab: int, trg_vocab: int) -> None:
+    """A row per variant, with what it has more than the sentence model."""
     base = sizes[0].parameters
     print(f"vocabularies {src_vocab:,} / {trg_vocab:,}; millions of parameters")
     for size in sizes:
@@ -344,5 +370,6 @@ def demo(
     if as_json:
         _print_json(tour.to_json())
     else:
-        print_tour(tour)
+        with _standard_output():
+            print_tour(tour)
         say(f"the same as a page: {out / 'report.html'}")
