@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from wholedoc.config import CorpusFiles
@@ -502,6 +502,16 @@ ERRORS = [
         where="a:3",
         what="one document id per line, or",
     ),
+    *(
+        Case(
+            f"ids cut short or starts {ids!r}",
+            LINES | {"d": ids},
+            doc="d",
+            where="d",
+            what="2 numbers without a gap for 3 lines: either document ids .*, or start lines",
+        )
+        for ids in ("1\n2\n", "0\n1\n")
+    ),
     Case(
         "start beyond the end",
         LINES | {"d": "0\n9\n"},
@@ -904,6 +914,8 @@ def as_ids(folder: Path, documents: Pairs) -> CorpusFiles:
 def as_starts(folder: Path, documents: Pairs) -> CorpusFiles:
     as_ids(folder, documents)
     starts = list(accumulate((len(pairs) for pairs in documents), initial=0))[:-1]
+    # Without a gap they are refused, unless each sentence, or all of them, are a document.
+    assume(len(starts) == 1 or starts[-1] >= len(starts) or len(documents[-1]) == 1)
     write_files(folder, {"d": "".join(f"{start}\n" for start in starts)})
     return corpus_files(folder, "a", "b", "d")
 

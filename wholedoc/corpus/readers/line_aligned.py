@@ -54,18 +54,29 @@ def lists_start_lines(doc: Path, sentences: Iterable[str]) -> bool:
     """Tells start lines from document ids.
 
     Start lines are whole numbers that rise from 0 or 1 and are fewer than the sentences. As many
-    rising numbers as sentences are ids: every sentence is a document in either reading.
+    rising numbers as sentences are ids: every sentence is a document in either reading. Fewer,
+    without a gap, may be start lines or ids of which the last are lost: raises ``UserError``.
     """
     previous = -1
     count = 0
+    gaps = False
     for line in read_lines(doc):
         if not _WHOLE_NUMBER.fullmatch(line) or int(line) <= previous:
             return False
+        gaps = gaps or (count > 0 and int(line) > previous + 1)
         previous = int(line)
         if count == 0 and previous > 1:
             return False
         count += 1
-    return count < sum(1 for _ in sentences)
+    lines = sum(1 for _ in sentences)
+    if 1 < count < lines and not gaps:
+        raise UserError(
+            f"{count} numbers without a gap for {lines} lines: either document ids of which the "
+            "last are lost, or start lines of which only the last begins a longer document",
+            where=str(doc),
+            fix="write one document id for each line",
+        )
+    return count < lines
 
 
 def read_document_ids(inputs: Inputs) -> Iterator[Document]:
