@@ -2,9 +2,11 @@
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -133,9 +135,33 @@ def test_a_size_that_fits_is_kept(
 
 def test_too_small_a_size_names_the_smallest() -> None:
     with pytest.raises(UserError, match="at least 268") as error:
-        SubwordVocabulary.train(["a b c", "hello"], 100)
+        SubwordVocabulary.train(["a b c", "hello"], 261)
     assert error.value.where == "vocabulary.size"
     assert len(SubwordVocabulary.train(["a b c", "hello"], 268)) == 268
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 260])
+def test_no_room_for_subwords_is_noticed_before_reading(size: int) -> None:
+    def unread() -> Iterator[str]:
+        pytest.fail("the text was read")
+        yield ""
+
+    with pytest.raises(UserError) as error:
+        SubwordVocabulary.train(unread(), size)
+    assert str(error.value) == (
+        f"vocabulary.size: a vocabulary of {size} has no room for subwords; "
+        "set it well above 260, which specials and single bytes take"
+    )
+
+
+def test_what_sentencepiece_says_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise RuntimeError("INTERNAL: src/trainer_interface.cc(59)")
+
+    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", fail)
+    with pytest.raises(UserError, match="no vocabulary of 300 subwords") as error:
+        SubwordVocabulary.train(["a"], 300)
+    assert "INTERNAL" not in str(error.value)
 
 
 @pytest.mark.parametrize("lines", [[], ["", ""]])

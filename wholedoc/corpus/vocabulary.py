@@ -144,6 +144,8 @@ _RESERVED_IN_TRAINING = str.maketrans("\0\t\n\r\u2585", "     ")
 _LONGEST_TRAINING_LINE = 1000
 # Lines that training holds in memory, drawn at random when there are more.
 _TRAINING_LINES = 1_000_000
+# Entries that every vocabulary has: the specials, and the bytes that spell rare characters.
+_FIXED_SUBWORDS = len(SPECIALS) + 256
 # Candidates that training starts from. On Europarl this is quicker than sentencepiece's million,
 # and the text comes out 3 % shorter.
 _SEEDS_PER_ENTRY = 10
@@ -176,6 +178,12 @@ class SubwordVocabulary(Vocabulary):
         Equal lines count once. The same lines give the same vocabulary. A corpus too small for
         ``size`` gives a smaller vocabulary, and a warning in the log.
         """
+        if size <= _FIXED_SUBWORDS:  # before the text is read
+            raise UserError(
+                f"a vocabulary of {size} has no room for subwords",
+                where="vocabulary.size",
+                fix=f"set it well above {_FIXED_SUBWORDS}, which specials and single bytes take",
+            )
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -335,7 +343,11 @@ def _training_error(message: str, size: int) -> UserError:
             where="vocabulary.size",
             fix=f"set it to at least {smallest[1]}",
         )
-    return UserError(f"sentencepiece cannot learn a vocabulary of {size}: {message}")
+    return UserError(
+        f"no vocabulary of {size} subwords can be learned from the training text",
+        where="vocabulary.size",
+        fix="set another size, or vocabulary.kind=word",
+    )
 
 
 def _not_a_vocabulary(path: Path) -> UserError:
