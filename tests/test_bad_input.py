@@ -401,8 +401,14 @@ def filters_that_leave_no_subwords(at: Place) -> Bad:
 
 @case
 def subword_vocabulary_without_room(at: Place) -> Bad:
-    settings = ["vocabulary.kind=subword", "vocabulary.size=20"]
-    return at.train(*settings), "vocabulary.size: 20 entries", "at least"
+    settings = ["vocabulary.kind=subword", "vocabulary.size=261"]
+    return at.train(*settings), "vocabulary.size: 261 entries", "at least"
+
+
+@case
+def subword_vocabulary_of_nothing(at: Place) -> Bad:
+    settings = ["vocabulary.kind=subword", "vocabulary.size=0"]
+    return at.train(*settings), "vocabulary.size: a vocabulary of 0 has no room", "above 260"
 
 
 @case
