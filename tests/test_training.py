@@ -1,9 +1,14 @@
 """Training: the update against one made by hand, schedules as formulas, what a run leaves."""
 
+import errno
+import fcntl
 import json
 import math
+import resource
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +24,7 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.checkpoint import Position
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog, read_log
-from wholedoc.training.loop import StageFiles, Task, train_stage
+from wholedoc.training.loop import StageFiles, Task, peak_rss_mb, train_stage
 from wholedoc.training.objective import Loss, sentence_loss
 from wholedoc.training.optimisation import Moment, learning_rate
 from wholedoc.training.run import Run
@@ -287,6 +292,28 @@ def test_a_second_process_is_kept_out(toy: Path, tmp_path: Path) -> None:
     with run.lock(), pytest.raises(UserError, match="another process is training here"):
         train(toy_config(toy), run.directory)
     train(toy_config(toy, "stage1.epochs=1"), run.directory)  # the lock has gone with its owner
+
+
+def test_a_disk_without_locks_is_not_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(UserError, match="cannot be locked: No locks available; choose"),
+        Run(tmp_path / "run").lock(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1024 * 1024)])
+def test_peak_memory(platform: str, unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(ru_maxrss=300 * unit)
+    monkeypatch.setattr(resource, "getrusage", lambda _: usage)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert peak_rss_mb() == 300
 
 
 def test_damaged_numbers_are_made_again(toy: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 import resource
 import signal
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -256,6 +257,12 @@ class _Loop:
             updates=position.updates,
             seconds=round(now, 3),
             words=position.words,
-            peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            peak_rss_mb=peak_rss_mb(),
             **values,
         )
+
+
+def peak_rss_mb() -> int:
+    """The most memory this process has had so far, in mebibytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (1024 * 1024 if sys.platform == "darwin" else 1024)  # bytes there, else KiB

@@ -106,11 +106,17 @@ class Run:
         with (self.directory / "lock").open("w") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise UserError(
                     "another process is training here",
                     where=str(self.directory),
                     fix="wait for it, or choose another directory with --run",
+                ) from error
+            except OSError as error:  # some network file systems know no locks
+                raise UserError(
+                    f"cannot be locked: {error.strerror}",
+                    where=str(self.directory),
+                    fix="choose a directory on another disk with --run",
                 ) from error
             yield
 
