@@ -1,8 +1,6 @@
 """Checkpoints: exact round trips, damage told apart, and the old file kept when a write fails."""
 
 import os
-import resource
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -137,20 +135,17 @@ def test_a_write_is_all_or_nothing(tmp_path: Path) -> None:
     file = tmp_path / "weights"
     write_atomically(file, b"old" * 100)
     program = (
-        "import sys; from pathlib import Path; from wholedoc.files import write_atomically\n"
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from wholedoc.files import write_atomically\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try: write_atomically(Path(sys.argv[1]), b'new' * 100_000)\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
     done = subprocess.run(
         [sys.executable, "-c", program, str(file)],
         capture_output=True,
         text=True,
-        preexec_fn=limit,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         check=True,
     )

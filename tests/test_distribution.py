@@ -41,7 +41,7 @@ def two(toy: Path) -> "tuple[Path, subprocess.CompletedProcess[str]]":
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
-        timeout=120,
+        timeout=300,
     )
     return toy / "two", done
 

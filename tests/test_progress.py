@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -83,10 +84,10 @@ def test_a_terminal_gets_a_live_bar(tmp_path: Path) -> None:
 
 def _on_a_terminal(command: list[str]) -> str:
     """What a program writes when standard output and error are a terminal."""
-    process, terminal = pty.fork()
-    if process == 0:
-        os.environ |= {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
-        os.execv(command[0], command)
+    terminal, inside = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=environment)
+    os.close(inside)
     seen = b""
     try:
         while chunk := os.read(terminal, 4096):
@@ -95,8 +96,7 @@ def _on_a_terminal(command: list[str]) -> str:
         pass
     finally:
         os.close(terminal)
-    _, status = os.waitpid(process, 0)
-    assert status == 0, seen.decode()
+    assert process.wait(timeout=60) == 0, seen.decode()
     return seen.decode()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -55,6 +56,7 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+SECONDS = 120  # after which something hangs
 EVERY_UPDATE = "stage1.checkpoint_minutes=1e-9"
 EPOCHS_ONLY = "stage1.checkpoint_minutes=0"
 
@@ -135,6 +137,10 @@ def interrupt(toy: Path, driver: "subprocess.Popen[str]") -> Interrupt:
         assert driver.stdin is not None
         assert driver.stdout is not None
         print(json.dumps(case), file=driver.stdin, flush=True)
+        answers, _, _ = select.select([driver.stdout], [], [], SECONDS)
+        if not answers:
+            driver.kill()
+            pytest.fail(f"no answer: {errors.read_text(encoding='utf-8')}")
         return int(driver.stdout.readline()), errors.read_text(encoding="utf-8")
 
     return run
@@ -198,17 +204,20 @@ def test_asked_to_stop(
     assert_same_run(run, uninterrupted)
 
 
-def test_killed_from_outside(toy: Path, uninterrupted: Path, tmp_path: Path) -> None:
+def test_killed_from_outside(toy: Path, tmp_path: Path) -> None:
     """The command as users run it, killed at whatever moment follows its first checkpoint."""
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "wholedoc", *arguments(toy, run, EVERY_UPDATE)]
+    long = "stage1.epochs=20"
+    uninterrupted = train(toy_config(toy, long), tmp_path / "uninterrupted").directory
+    command = [sys.executable, "-m", "wholedoc", *arguments(toy, run, EVERY_UPDATE), "--set", long]
     with subprocess.Popen(command, env=ENVIRONMENT) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + SECONDS
         while not (run / "stage1.checkpoint").exists() and time.monotonic() < deadline:
             time.sleep(0.005)
         process.kill()
+    assert process.returncode == -signal.SIGKILL  # it had not finished before
     assert (run / "stage1.checkpoint").exists()
-    subprocess.run(command, env=ENVIRONMENT, check=True)
+    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=SECONDS)
     assert_same_run(run, uninterrupted)
 
 
