@@ -329,3 +329,23 @@ def test_damaged_numbers_are_made_again(toy: Path, tmp_path: Path) -> None:
 def test_numbers_that_vanish_are_missed(run: Run) -> None:
     with pytest.raises(UserError, match="is incomplete or damaged"):
         run.load_corpus("test")
+
+
+def test_changed_training_data_is_refused_once_something_is_trained(tmp_path: Path) -> None:
+    write_toy(tmp_path)
+    config = toy_config(tmp_path, "stage1.epochs=1")
+    train(config, tmp_path / "run")
+    src = Path(config.data.train.src)
+    lines = src.read_text(encoding="utf-8").splitlines()
+    src.write_text("\n".join([*lines[1:], lines[0]]) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match="not the one that this run was begun with"):
+        train(config, tmp_path / "run")
+
+
+def test_a_run_goes_on_without_the_files_it_was_made_from(tmp_path: Path) -> None:
+    write_toy(tmp_path)
+    config = toy_config(tmp_path, "stage1.epochs=1")
+    train(config, tmp_path / "run")
+    for name in ("train", "dev"):
+        Path(getattr(config.data, name).src).unlink()
+    train(config, tmp_path / "run")

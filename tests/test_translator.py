@@ -19,6 +19,7 @@ from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import read_source_lines
 from wholedoc.corpus.vocabulary import EOS, UNK, build_vocabularies
+from wholedoc.decoding.descent import System
 from wholedoc.training.checkpoint import save_weights
 from wholedoc.training.lexicon import write_lexicon
 from wholedoc.training.run import Run
@@ -73,7 +74,7 @@ def translators(make_model) -> dict[str, Translator]:
         config = VocabularyConfig(kind=kind, size=size, min_frequency=1)
         src, trg = build_vocabularies(DOCUMENTS, config, "en", "de")
         model = make_model(MODEL, (len(src), len(trg)), seed=2)
-        made[kind] = Translator(model, src, trg, SEARCH, {})
+        made[kind] = Translator(System(model, model), src, trg, SEARCH, {})
     return made
 
 
@@ -86,7 +87,9 @@ def saying(make_model, translators) -> Callable[[Kind, int], Translator]:
         model = make_model(MODEL, (len(base.src_vocabulary), len(base.trg_vocabulary)), seed=3)
         with torch.no_grad():
             model.decoder.output.vocabulary.bias[token] = 60.0
-        return Translator(model, base.src_vocabulary, base.trg_vocabulary, SEARCH, {})
+        return Translator(
+            System(model, model), base.src_vocabulary, base.trg_vocabulary, SEARCH, {}
+        )
 
     return make
 
@@ -213,10 +216,10 @@ def test_copied_words_depend_on_the_attention(saying) -> None:
     """Attention fixed on one place after the other copies the word that stands there."""
     translator = saying("word", UNK)
     config = replace(SEARCH, replace_unknown="copy")
-    encoder = translator.model.encoder
+    encoder = translator.system.model.encoder
     known = translator.src_vocabulary.encode("red")[0]
     with torch.no_grad():
-        attention = translator.model.decoder.attention
+        attention = translator.system.model.decoder.attention
         attention.query.weight.zero_()
         attention.key.weight.zero_()
         attention.key.weight[0] = 1.0
@@ -331,8 +334,9 @@ def test_a_loaded_translator_equals_the_one_in_memory(
     translators, tmp_path: Path, kind: Kind
 ) -> None:
     base = translators[kind]
+    model = copy.deepcopy(base.system.model).float()
     made = Translator(
-        copy.deepcopy(base.model).float(),
+        System(model, model),
         base.src_vocabulary,
         base.trg_vocabulary,
         replace(BEAM, replace_unknown="lexicon"),
@@ -345,13 +349,13 @@ def test_a_loaded_translator_equals_the_one_in_memory(
         (made.src_vocabulary, made.trg_vocabulary), run.vocabulary_files(), strict=True
     ):
         vocabulary.save(file)
-    save_weights(run.stage("stage1").best, made.model)
+    save_weights(run.stage("stage1").best, made.system.model)
     write_lexicon(run.lexicon_file, made.lexicon)
 
     loaded = Translator.load(str(run.directory))
     assert loaded.config == made.config
     assert loaded.lexicon == made.lexicon
-    assert not loaded.model.training
+    assert not loaded.system.model.training
     lines = [*(src for src, _ in PAIRS), *ODD_LINES.values()]
     for found, expected in zip(
         loaded.translate(lines).candidates, made.translate(lines).candidates, strict=True

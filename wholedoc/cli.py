@@ -19,7 +19,7 @@ import typer
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
-from wholedoc.config import CorpusFiles, DataConfig, UnknownWords, load_config
+from wholedoc.config import CorpusFiles, DataConfig, FirstPass, Order, UnknownWords, load_config
 from wholedoc.corpus.synth import SynthConfig, write_synth
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -290,6 +290,15 @@ def translate(
     doc: DocOption = "",
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", min=1)] = None,
     nbest: Annotated[int, typer.Option(help="Translations per sentence.", min=1)] = 1,
+    passes: Annotated[
+        int | None, typer.Option(help="Updates of each translation, given the document.", min=0)
+    ] = None,
+    order: Annotated[
+        Order | None, typer.Option(help="Whether a pass sees its own new translations.")
+    ] = None,
+    first_pass: Annotated[
+        FirstPass | None, typer.Option(help="Which model makes the first translations.")
+    ] = None,
     replace_unknown: Annotated[
         UnknownWords | None,
         typer.Option(help="For an unknown word: nothing, its source word, or that translated."),
@@ -314,6 +323,9 @@ def translate(
     config = dataclasses.replace(
         translator.config,
         beam=beam or translator.config.beam,
+        passes=translator.config.passes if passes is None else passes,
+        order=order or translator.config.order,
+        first_pass=first_pass or translator.config.first_pass,
         replace_unknown=replace_unknown or translator.config.replace_unknown,
     )
     for source in sources:

@@ -111,6 +111,10 @@ class ModelConfig:
     fusion: FusionName = "none"
     """Where readings enter: the decoder's next state (Memory-to-Context) or its output layer."""
 
+    def without_memory(self) -> "ModelConfig":
+        """The sentence model inside the document model."""
+        return dataclasses.replace(self, memory="none", fusion="none")
+
     @property
     def reads_source(self) -> bool:
         """Whether there is a source memory."""
@@ -220,6 +224,11 @@ class Config:
     """Training of the document model."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """Translation."""
+
+    def stage(self, name: str) -> StageConfig:
+        """The settings of a stage; those of stage 0 serve both directions."""
+        stages = {"stage0": self.stage0, "stage1": self.stage1, "stage2": self.stage2}
+        return stages[name.partition("-")[0]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries, ready for JSON."""

@@ -1,5 +1,6 @@
 """The tour: make a corpus, train on it, translate with it, and see what a sentence cannot know."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,10 @@ def run_demo(out: Path, seed: int = 1) -> Tour:
     documents = list(read_corpus(config.data.test))
     key = read_key(corpus / "test.key.jsonl")
     say("training the sentence model S-NMT, from scratch, on this machine")
-    run = train(config, out / "runs" / "s-nmt")
+    directory = out / "runs" / "s-nmt"
+    if (directory / "config.toml").exists():  # of an earlier tour
+        shutil.rmtree(directory)
+    run = train(config, directory)
     return Tour(documents, key, [_measure_system(run.directory, documents, key)])
 
 

@@ -25,11 +25,13 @@ def translate_lines(
     """Write one line per line read; lines that mark a boundary are copied.
 
     With ``nbest`` above 1 each line becomes that many, ``index ||| text ||| log P ||| score``.
-    What is translated is written at once, so an interruption loses little.
+    What is translated is written at once, so an interruption loses little: at most a thousand
+    sentences, or one document for a model that reads documents whole.
     """
     written = 0
-    with ProgressBar("translating", max(len(source.lines), 1)) as bar:
-        for group in _groups(source.documents):
+    rounds = 1 + config.passes if translator.reads_documents else 1
+    with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
+        for group in _groups(source.documents, translator.reads_documents):
             texts = [[sentence.text for sentence in document.sentences] for document in group]
             translated = translator.translate_documents(texts, config, nbest, bar.advance)
             lines = {
@@ -69,11 +71,11 @@ def open_output(output: Path | None, source: str, several: bool) -> Iterator[Tex
             stream.close()
 
 
-def _groups(documents: Sequence[SourceDocument]) -> Iterator[list[SourceDocument]]:
-    """Whole documents, as many as make good batches."""
+def _groups(documents: Sequence[SourceDocument], whole: bool) -> Iterator[list[SourceDocument]]:
+    """Documents, as many as make good batches; in pieces unless they are read as a whole."""
     group: list[SourceDocument] = []
     size = 0
-    for document in documents:
+    for document in documents if whole else _pieces(documents):
         group.append(document)
         size += len(document.sentences)
         if size >= _SENTENCES_AT_ONCE:
@@ -81,6 +83,14 @@ def _groups(documents: Sequence[SourceDocument]) -> Iterator[list[SourceDocument
             group, size = [], 0
     if group:
         yield group
+
+
+def _pieces(documents: Sequence[SourceDocument]) -> Iterator[SourceDocument]:
+    """Parts of documents, none larger than a group."""
+    for document in documents:
+        for start in range(0, len(document.sentences), _SENTENCES_AT_ONCE):
+            part = document.sentences[start : start + _SENTENCES_AT_ONCE]
+            yield SourceDocument(document.name, part)
 
 
 def _format(index: int, candidates: list[Translation], nbest: int) -> str:

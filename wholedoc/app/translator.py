@@ -1,18 +1,17 @@
 """The translator: documents in, documents out, one translation per sentence."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.config import SearchConfig
-from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
-from wholedoc.decoding.search import Hypothesis, search
-from wholedoc.model.translation import TranslationModel
+from wholedoc.decoding.descent import Descent, System, translate_documents
+from wholedoc.decoding.search import Hypothesis
+from wholedoc.errors import UserError
 from wholedoc.training.lexicon import read_lexicon
 from wholedoc.training.run import Run
 
@@ -36,33 +35,36 @@ class TranslatedDocument:
 
     candidates: list[list[Translation]]
     """For each source sentence its translations, best first."""
+    history: list[list[str]]
+    """The translations after each pass; the last are the final ones."""
+    source_weights: Float[Tensor, "sent cell"] | None
+    """Whom each sentence read in the source memory; None where it was not read."""
+    target_weights: Float[Tensor, "sent cell"] | None
+    """Whom each sentence read in the target memory."""
+    objective: list[float]
+    """The pseudo-log-likelihood of the document after each pass but the first."""
 
     @property
     def sentences(self) -> list[str]:
         """The final translations, exactly one per source sentence."""
-        return [translations[0].text for translations in self.candidates]
-
-    @property
-    def history(self) -> list[list[str]]:
-        """The translations after each pass; the sentence model has one."""
-        return [self.sentences]
+        return self.history[-1]
 
 
 class Translator:
-    """A trained model, its vocabularies and its settings of search.
+    """Trained models, their vocabularies and their settings of search.
 
     ``Translator.load("runs/et-en").translate(["Esimene lause.", "Teine lause."]).sentences``
     """
 
     def __init__(
         self,
-        model: TranslationModel,
+        system: System,
         src_vocabulary: Vocabulary,
         trg_vocabulary: Vocabulary,
         config: SearchConfig,
         lexicon: dict[str, str],
     ) -> None:
-        self.model = model
+        self.system = system
         self.src_vocabulary = src_vocabulary
         self.trg_vocabulary = trg_vocabulary
         self.config = config
@@ -74,12 +76,34 @@ class Translator:
         run = Run(Path(model))
         lexicon = read_lexicon(run.lexicon_file) if run.lexicon_file.exists() else {}
         search_config = run.load_config().search
-        return cls(run.load_model(), *run.load_vocabularies(), search_config, lexicon)
+        return cls(run.load_system(), *run.load_vocabularies(), search_config, lexicon)
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether a translation depends on the other sentences of its document."""
+        return self.system.model is not self.system.base
 
     def translate(
-        self, sentences: Sequence[str], config: SearchConfig | None = None, nbest: int = 1
+        self,
+        sentences: Sequence[str],
+        config: SearchConfig | None = None,
+        nbest: int = 1,
+        *,
+        passes: int | None = None,
     ) -> TranslatedDocument:
-        """Translate one document, given as its sentences."""
+        """Translate one document, given as its sentences; ``passes`` updates of each translation.
+
+        Without ``passes`` and ``config``, the settings kept with the model are used.
+        """
+        if isinstance(sentences, str):
+            raise UserError(
+                "a document is a list of sentences, not one text",
+                where="Translator.translate",
+                fix="split the text into sentences first",
+            )
+        config = config or self.config
+        if passes is not None:
+            config = replace(config, passes=passes)
         return self.translate_documents([sentences], config, nbest)[0]
 
     def translate_documents(
@@ -94,28 +118,30 @@ class Translator:
         ``config`` replaces the model's own settings of search.
         """
         config = config or self.config
-        texts = [sentence for document in documents for sentence in document]
-        encoded = [self._encode(text) for text in texts]
-        tokens = max(1, config.batch_tokens // max(config.beam, nbest))
-        batches = length_batches([len(sentence) for sentence in encoded], tokens)
-        device = next(self.model.parameters()).device
-
-        def run(sentences: list[list[int]]) -> list[list[Hypothesis]]:
-            src, lengths = pad(sentences)
-            found = search(self.model, src.to(device), lengths.to(device), config, nbest)
-            if progress is not None:
-                progress(len(sentences), sum(len(best[0].tokens) + 1 for best in found))
-            return found
-
-        found = in_order(encoded, batches, run)
-        candidates = [
-            [self._translation(text, hypothesis, config) for hypothesis in hypotheses]
-            for text, hypotheses in zip(texts, found, strict=True)
+        encoded = [[self._encode(text) for text in document] for document in documents]
+        found = translate_documents(self.system, encoded, config, nbest, progress)
+        return [
+            self._translated(texts, descent, config)
+            for texts, descent in zip(documents, found, strict=True)
         ]
-        starts = [0]
-        for document in documents:
-            starts.append(starts[-1] + len(document))
-        return [TranslatedDocument(candidates[start:end]) for start, end in pairwise(starts)]
+
+    def _translated(
+        self, texts: Sequence[str], descent: Descent, config: SearchConfig
+    ) -> TranslatedDocument:
+        passes = [
+            [
+                [self._translation(text, hypothesis, config) for hypothesis in hypotheses]
+                for text, hypotheses in zip(texts, translations, strict=True)
+            ]
+            for translations in descent.passes
+        ]
+        return TranslatedDocument(
+            passes[-1],
+            [[candidates[0].text for candidates in translations] for translations in passes],
+            descent.readings.src_weights,
+            descent.readings.trg_weights,
+            descent.objective,
+        )
 
     def _encode(self, text: str) -> list[int]:
         """The numbers of a sentence; one of white space alone has no words."""

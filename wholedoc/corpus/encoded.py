@@ -52,18 +52,20 @@ class EncodedCorpus:
         self._starts = _map(directory / "documents.starts", _INDEX)
 
     @classmethod
-    def open(cls, directory: Path, fingerprint: str = "") -> Self | None:
+    def open(cls, directory: Path, fingerprint: str | None = None) -> Self | None:
         """Open what ``encode_corpus`` wrote, or return None where it has to be written (again).
 
-        That is so where the directory is missing, incomplete, damaged, or made from something
-        else than ``fingerprint`` says.
+        That is so where the directory is missing, incomplete, damaged, or, if a ``fingerprint``
+        is given, made from something else.
         """
         try:
             meta = json.loads((directory / _META).read_text(encoding="utf-8"))
             sizes = {name: (directory / name).stat().st_size for name in _FILES}
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
-        expected = {"version": _VERSION, "fingerprint": fingerprint, "sizes": sizes}
+        expected = {"version": _VERSION, "sizes": sizes}
+        if fingerprint is not None:
+            expected["fingerprint"] = fingerprint
         if not isinstance(meta, dict) or any(meta.get(k) != v for k, v in expected.items()):
             return None
         return cls(directory, meta["src_type"], meta["trg_type"])

@@ -16,6 +16,7 @@ from torch import Tensor
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.model.decoder import DecoderState, Source
+from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 
 
@@ -55,11 +56,12 @@ def search(
     src_lengths: Int[Tensor, " sent"],
     config: SearchConfig,
     nbest: int = 1,
+    readings: Readings | None = None,
 ) -> list[list[Hypothesis]]:
     """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
     caps = torch.tensor(length_caps(src_lengths.tolist(), config), device=src.device)
     encoding = model.encoder(src, src_lengths)
-    source = model.decoder.prepare(encoding)
+    source = model.decoder.prepare(encoding, readings)
     state = model.decoder.start(encoding)
     if config.beam == 1 and nbest == 1:
         return [[best] for best in greedy(model, state, source, caps, config)]

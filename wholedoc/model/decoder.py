@@ -55,12 +55,12 @@ class Decoded:
 
     features: Float[Tensor, "sent trg_word hidden"]
     """r_j, from which the output layer predicts y_j."""
-    logits: Float[Tensor, "sent vocabulary"] | None
-    """What the readings add to the logits of every word."""
     weights: Float[Tensor, "sent trg_word src_word"]
     """α_j: where the decoder looked."""
     states: Float[Tensor, "sent trg_word hidden"]
     """s_j of the upper layer."""
+    logits: Float[Tensor, "sent vocabulary"] | None = None
+    """What the readings add to the logits of every word."""
 
 
 @final
@@ -203,9 +203,9 @@ class Decoder(nn.Module):
         features = self.output.features(self.dropout(states), contexts, embedded)
         return Decoded(
             features.transpose(0, 1),
-            source.logits,
             weights.transpose(0, 1),
             states.transpose(0, 1),
+            source.logits,
         )
 
     def unroll(

@@ -53,18 +53,22 @@ class SentenceVectors(nn.Module):
 
     def __init__(self, vocabulary: int, config: ModelConfig) -> None:
         super().__init__()
-        self.models = nn.ModuleDict(
-            {direction: LanguageModel(vocabulary, config) for direction in DIRECTIONS}
-        )
+        self.forward_model = LanguageModel(vocabulary, config)
+        self.backward_model = LanguageModel(vocabulary, config)
         self.requires_grad_(False)
+
+    @property
+    def models(self) -> dict[str, LanguageModel]:
+        """The model of each direction."""
+        return {"forward": self.forward_model, "backward": self.backward_model}
 
     @torch.no_grad()
     def forward(self, sentences: Sequence[Sequence[int]]) -> Float[Tensor, "sent states"]:
         """One vector per sentence; sentences end with ``</s>``."""
         device = next(self.parameters()).device
         last = []
-        for direction, read in DIRECTIONS.items():
-            words, lengths = read(sentences)
-            states = self.models[direction](words.to(device))
+        for direction, model in self.models.items():
+            words, lengths = DIRECTIONS[direction](sentences)
+            states = model(words.to(device))
             last.append(states[torch.arange(len(sentences)), lengths - 1])
         return torch.cat(last, dim=-1)

@@ -53,7 +53,14 @@ def save_weights(path: Path, model: nn.Module) -> None:
 def load_weights(path: Path, model: nn.Module) -> None:
     """Read a model's parameters; the file must fit the model exactly."""
     tensors, _ = _read(path)
-    _put(tensors, model, path)
+    _put(tensors, dict(model.named_parameters()), path)
+
+
+def load_known_weights(path: Path, model: nn.Module) -> None:
+    """Read the parameters that a file has into a model that may have more."""
+    tensors, _ = _read(path)
+    known = {name: value for name, value in model.named_parameters() if name in tensors}
+    _put(tensors, known, path)
 
 
 def save_checkpoint(
@@ -79,7 +86,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimiz
             where=str(path),
             fix="remove it to start the stage anew",
         ) from error
-    _put(_part(tensors, _WEIGHTS), model, path)
+    _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
     load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
     return position
 
@@ -109,9 +116,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from error
 
 
-def _put(tensors: dict[str, Tensor], model: nn.Module, path: Path) -> None:
+def _put(tensors: dict[str, Tensor], parameters: dict[str, nn.Parameter], path: Path) -> None:
     """Copy tensors into a model of the same names and shapes."""
-    parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() ^ tensors.keys()):
         side = "lacks" if name in parameters else "has an unknown"
         raise UserError(

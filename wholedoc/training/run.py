@@ -27,15 +27,23 @@ import wholedoc
 from wholedoc.config import Config, load_config
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
+from wholedoc.decoding.descent import System
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
+from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.checkpoint import load_weights
 from wholedoc.training.loop import StageFiles
 
 # What may differ between the configuration of a run and that of its resumption.
-_FREE_KEYS = ("device", "tensorboard", "data.test", "search", "stage1.checkpoint_minutes")
-_STAGES = ("stage1",)
+_FREE_KEYS = (
+    "device",
+    "tensorboard",
+    "data.test",
+    "search",
+    *(f"stage{number}.checkpoint_minutes" for number in range(3)),
+)
+_STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
 
 
 class Run:
@@ -70,18 +78,20 @@ class Run:
             old = load_config(self.config_file)
             if old == config:
                 return
-            if self._has_begun():
+            if self.has_begun():
                 _compare(old, config, self.config_file)
             else:
-                self._forget_data()
+                self.forget_data()
         self._write_versions(config)
         write_atomically(self.config_file, format_toml(config.to_dict()))
 
-    def _has_begun(self) -> bool:
+    def has_begun(self) -> bool:
+        """Whether anything is trained."""
         files = [self.stage(name) for name in _STAGES]
         return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
 
-    def _forget_data(self) -> None:
+    def forget_data(self) -> None:
+        """Remove vocabularies and numbered corpora."""
         for file in self.vocabulary_files():
             file.unlink(missing_ok=True)
         if (self.directory / "data").exists():
@@ -168,20 +178,40 @@ class Run:
             )
         return corpus
 
-    def load_model(self) -> TranslationModel:
-        """The best model of the last stage that has one, ready for search."""
+    def load_sentence_vectors(self) -> SentenceVectors:
+        """The language models of stage 0, frozen."""
+        src, _ = self.load_vocabularies()
+        vectors = SentenceVectors(len(src), self.load_config().model)
+        for direction, model in vectors.models.items():
+            load_weights(self.stage(language_stage(direction)).best, model)
+        return vectors.eval()
+
+    def load_system(self) -> System:
+        """The best models of the stages that have some, ready for search."""
         config = self.load_config()
-        trained = [stage for stage in _STAGES if self.stage(stage).best.exists()]
-        if not trained:
+        sizes = [len(vocabulary) for vocabulary in self.load_vocabularies()]
+        device = choose_device(config)
+        stage1, stage2 = self.stage("stage1").best, self.stage("stage2").best
+        if not stage1.exists():
             raise UserError(
                 "holds no trained weights yet",
                 where=str(self.directory),
                 fix="let `wholedoc train` finish its first epoch",
             )
-        src, trg = self.load_vocabularies()
-        model = TranslationModel(config.model, len(src), len(trg))
-        load_weights(self.stage(trained[-1]).best, model)
-        return model.to(choose_device(config)).eval()
+        base = TranslationModel(config.model.without_memory(), *sizes)
+        load_weights(stage1, base)
+        base.to(device).eval()
+        if config.model.memory == "none" or not stage2.exists():
+            return System(base, base)
+        model = TranslationModel(config.model, *sizes)
+        load_weights(stage2, model)
+        vectors = self.load_sentence_vectors().to(device) if config.model.reads_source else None
+        return System(model.to(device).eval(), base, vectors)
+
+
+def language_stage(direction: str) -> str:
+    """The name of a direction's part of stage 0."""
+    return f"stage0-{direction}"
 
 
 def choose_device(config: Config) -> torch.device:

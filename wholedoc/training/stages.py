@@ -1,79 +1,48 @@
-"""Training from parallel documents to a model: the stages, in order."""
+"""Training from parallel documents to a model: the stages, in order.
 
-import dataclasses
-import math
+0   two language models of the source side, for the source memory
+1   the sentence model
+1½  its translations of the training documents, for the target memory
+2   the document model, all of it
+"""
+
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from wholedoc.config import Config, CorpusFiles
-from wholedoc.corpus.batches import Indices, SentenceBatches, make_batch
-from wholedoc.corpus.documents import Document
-from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
-from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
-from wholedoc.corpus.readers import Corpus, read_corpus
-from wholedoc.corpus.vocabulary import build_vocabularies
-from wholedoc.errors import UserError
-from wholedoc.files import name_file
+from wholedoc.config import Config, SearchConfig
+from wholedoc.corpus.batches import in_order, length_batches, make_batch, pad
+from wholedoc.corpus.encoded import EncodedCorpus
+from wholedoc.decoding.search import search
+from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
+from wholedoc.training.checkpoint import load_known_weights
+from wholedoc.training.data import open_corpus, prepare_data
 from wholedoc.training.distribution import World, join_world
 from wholedoc.training.lexicon import learn_lexicon, write_lexicon
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, train_stage
-from wholedoc.training.objective import Loss, sentence_loss
-from wholedoc.training.run import Run, choose_device
+from wholedoc.training.rows import Rows, cached_rows, digest_files
+from wholedoc.training.run import Run, choose_device, language_stage
+from wholedoc.training.tasks import (
+    DocumentSet,
+    DocumentTask,
+    Sets,
+    Stage,
+    language_task,
+    translation_task,
+)
 
-
-class SentenceTask(Task):
-    """Stage 1: the sentence model, on batches of sentences drawn across documents."""
-
-    name = "stage1"
-
-    def __init__(
-        self, config: Config, model: TranslationModel, train: EncodedCorpus, dev: EncodedCorpus
-    ) -> None:
-        self.model: TranslationModel = model
-        self.label_smoothing = config.stage1.label_smoothing
-        self.device = next(model.parameters()).device
-        self.train = train
-        self.dev = dev
-        self.batches = SentenceBatches(train, config.stage1.batch_tokens, config.seed)
-        self.dev_batches = SentenceBatches(dev, config.stage1.batch_tokens, config.seed).epoch(1)
-
-    def updates(self, epoch: int) -> list[Indices]:
-        """One batch of sentences per update."""
-        return self.batches.epoch(epoch)
-
-    def losses(self, update: Indices, world: World) -> Iterator[Loss]:
-        """The loss of this process's sentences of the batch."""
-        sentences = world.share(update)
-        if len(sentences):
-            batch = make_batch(self.train, sentences).to(self.device)
-            yield sentence_loss(self.model, batch, self.label_smoothing)
-
-    @torch.inference_mode()
-    def dev_perplexity(self, world: World) -> float:
-        """exp of the mean −log P over the words of the dev set."""
-        self.model.eval()
-        losses = [
-            sentence_loss(self.model, make_batch(self.dev, sentences).to(self.device))
-            for sentences in world.share(self.dev_batches)
-        ]
-        nats, words = world.sum([sum(x.nats for x in losses), sum(x.words for x in losses)])
-        return math.exp(min(nats / words, 700))
+_SENTENCES_AT_ONCE = 1000
 
 
 def train(config: Config, directory: Path) -> Run:
     """Run all stages of a configuration into a run directory, from wherever it stopped."""
-    if config.model.memory != "none":
-        raise UserError(
-            "document models cannot be trained yet",
-            where=f"model.memory = '{config.model.memory}'",
-            fix="set model.memory=none and model.fusion=none",
-        )
     device = choose_device(config)
     world = join_world(device)
     run = Run(directory)
@@ -81,100 +50,160 @@ def train(config: Config, directory: Path) -> Run:
         if world.leads:
             stack.enter_context(run.lock())
             run.prepare(config)
-            _prepare_data(config, run)
+            prepare_data(config, run)
         world.wait()
-        model = _train_sentence_model(config, run, device, world)
-        if world.leads and config.vocabulary.kind == "word" and not run.lexicon_file.exists():
-            lexicon = learn_lexicon(
-                model,
-                _open_corpus(config, "train"),
-                *run.load_vocabularies(),
-                config.stage1.batch_tokens,
-            )
-            write_lexicon(run.lexicon_file, lexicon)
+        _Training(config, run, device, world).run_stages()
         world.wait()
     return run
 
 
-def _train_sentence_model(
-    config: Config, run: Run, device: torch.device, world: World
-) -> TranslationModel:
-    """Stage 1; gives the best model."""
-    src, trg = run.load_vocabularies()
-    model = TranslationModel(config.model, len(src), len(trg), config.stage1.dropout)
-    initialise(model, config.seed)
-    task = SentenceTask(config, model.to(device), run.load_corpus("train"), run.load_corpus("dev"))
-    log = RunLog(run.directory, config.tensorboard and world.leads)
-    train_stage(task, config.stage1, config.seed, run.stage(task.name), log, world)
-    return model
+@dataclass(frozen=True)
+class _Training:
+    """One start of ``train``."""
 
+    config: Config
+    run: Run
+    device: torch.device
+    world: World
 
-def _prepare_data(config: Config, run: Run) -> None:
-    """Build the vocabularies and number the corpora, unless an earlier start has done so."""
-    files = run.vocabulary_files()
-    if not all(file.exists() for file in files):
-        say("building vocabularies")
-        train = _open_corpus(config, "train")
-        vocabularies = build_vocabularies(
-            train, config.vocabulary, config.data.src_language, config.data.trg_language
+    def run_stages(self) -> None:
+        """All stages that the configuration needs."""
+        sets = Sets(self.run.load_corpus("train"), self.run.load_corpus("dev"))
+        sentence_model = self._train_sentence_model(sets)
+        self._learn_lexicon(sentence_model)
+        if self.config.model.memory == "none":
+            return
+        if self.config.model.reads_source:
+            for direction in DIRECTIONS:
+                self._train_language_model(direction, sets)
+        self._train_document_model(sets, sentence_model)
+
+    def _train(self, task: Task) -> None:
+        log = RunLog(self.run.directory, self.config.tensorboard and self.world.leads)
+        stage = self.config.stage(task.name)
+        files = self.run.stage(task.name)
+        train_stage(task, stage, self.config.seed, files, log, self.world)
+
+    def _train_sentence_model(self, sets: Sets) -> TranslationModel:
+        """Stage 1: the model without its memories; gives the best one."""
+        src, trg = self.run.load_vocabularies()
+        stage = Stage("stage1", self.config.stage1, self.config.seed)
+        model = TranslationModel(
+            self.config.model.without_memory(), len(src), len(trg), stage.config.dropout
         )
-        for vocabulary, file in zip(vocabularies, files, strict=True):
-            vocabulary.save(file)
-    vocabularies = run.load_vocabularies()
-    for name in ("train", "dev"):
-        if EncodedCorpus.open(run.data(name)) is None:
-            corpus = _open_corpus(config, name)
-            with name_file(run.data(name)):
-                encoded = encode_corpus(corpus, *vocabularies, run.data(name))
-            say(
-                f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; "
-                f"boundaries: {corpus.corpus.boundaries}; left out: {corpus.left_out()}"
+        initialise(model, self.config.seed)
+        self._train(translation_task(stage, model.to(self.device), sets))
+        return model
+
+    def _learn_lexicon(self, model: TranslationModel) -> None:
+        run, config = self.run, self.config
+        if not self.world.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
+            return
+        corpus = open_corpus(config, "train")
+        tokens = config.stage1.batch_tokens
+        lexicon = learn_lexicon(model, corpus, *run.load_vocabularies(), tokens)
+        write_lexicon(run.lexicon_file, lexicon)
+
+    def _train_language_model(self, direction: str, sets: Sets) -> None:
+        """Stage 0, one direction."""
+        src, _ = self.run.load_vocabularies()
+        stage = Stage(language_stage(direction), self.config.stage0, self.config.seed)
+        model = LanguageModel(len(src), self.config.model, stage.config.dropout)
+        initialise(model, self.config.seed)
+        self._train(language_task(stage, direction, model.to(self.device), sets))
+
+    def _train_document_model(self, sets: Sets, sentence_model: TranslationModel) -> None:
+        """Stage 2, from the weights of stage 1; the memories begin at random."""
+        config = self.config
+        src, trg = self.run.load_vocabularies()
+        train, dev = (
+            DocumentSet(
+                corpus,
+                self._vectors(name, corpus) if config.model.reads_source else None,
+                self._last_states(name, corpus, sentence_model)
+                if config.model.reads_target
+                else None,
             )
-
-
-class _FilteredCorpus:
-    """A corpus without what the filters leave out; can be read any number of times."""
-
-    def __init__(self, corpus: Corpus, filters: Filters) -> None:
-        self.corpus = corpus
-        self.filters = filters
-        self.counts = FilterCounts()
-
-    def __iter__(self) -> Iterator[Document]:
-        self.counts = FilterCounts()
-        empty = True
-        for document in filter_documents(self.corpus, self.filters, self.counts):
-            empty = False
-            yield document
-        if empty:
-            raise UserError(
-                f"no sentence is left: {self.left_out()}",
-                where=str(self.corpus.inputs.src),
-                fix="loosen data.min_sentences, data.max_words or data.max_ratio, or check the "
-                "files",
-            )
-
-    def left_out(self) -> str:
-        """What the last reading left out, in words."""
-        counts = dataclasses.asdict(self.counts)
-        return (
-            ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in counts.items() if n) or "none"
+            for name, corpus in (("train", sets.train), ("dev", sets.dev))
         )
-
-
-def _open_corpus(config: Config, name: str) -> _FilteredCorpus:
-    """One set of the configuration; only the training set is filtered by length."""
-    files: CorpusFiles = getattr(config.data, name)
-    if not files.src:
-        raise UserError(
-            f"data.{name}.src is not set",
-            where="configuration",
-            fix=f"add --set data.{name}.src=FILE --set data.{name}.trg=FILE",
+        model = TranslationModel(
+            config.model,
+            len(src),
+            len(trg),
+            config.stage2.dropout,
+            config.stage2.document_dropout,
         )
-    data = config.data
-    filters = (
-        Filters(data.min_sentences, data.max_words, data.max_ratio)
-        if name == "train"
-        else Filters()
-    )
-    return _FilteredCorpus(read_corpus(files, data.src_language, data.trg_language), filters)
+        initialise(model, config.seed)
+        load_known_weights(self.run.stage("stage1").best, model)
+        self._train(DocumentTask(model.to(self.device), train, dev, config.stage2, config.seed))
+
+    def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
+        """The sentence vectors of a corpus, by the language models of stage 0."""
+        vectors = self.run.load_sentence_vectors().to(self.device)
+        files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
+
+        def parts() -> Iterator[Tensor]:
+            for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
+                end = min(start + _SENTENCES_AT_ONCE, len(corpus))
+                sentences = [corpus.src(t).tolist() for t in range(start, end)]
+                batches = length_batches([len(s) for s in sentences], 20_000)
+                yield torch.stack(in_order(sentences, batches, lambda part: list(vectors(part))))
+
+        width = 2 * self.config.model.hidden
+        return self._cached(f"{name}.vectors", digest_files(*files), width, parts())
+
+    def _last_states(self, name: str, corpus: EncodedCorpus, model: TranslationModel) -> Rows:
+        """Stage 1½: the target cells of a corpus, from the sentence model's translations.
+
+        In training they may come from the references instead; at test time there are none, so the
+        dev set's never do.
+        """
+        kind = self.config.stage2.target_memory if name == "train" else "generated"
+        parts = _gold_states if kind == "gold" else _generated_states
+        digest = digest_files(self.run.stage("stage1").best)
+        width = self.config.model.hidden
+        return self._cached(f"{name}.{kind}", digest, width, parts(model.eval(), corpus))
+
+    def _cached(self, name: str, digest: str, width: int, parts: Iterator[Tensor]) -> Rows:
+        """Rows that the leader computes where they are missing."""
+        directory = self.run.directory / "data"
+        if self.world.leads:
+            say(f"preparing {name}")
+            cached_rows(directory, name, digest, width, parts)
+        self.world.wait()
+        return cached_rows(directory, name, digest, width, ())
+
+
+@torch.inference_mode()
+def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
+    """Last decoder states of greedy translations, in the order of the corpus."""
+    device = next(model.parameters()).device
+    config = replace(SearchConfig(), beam=1)
+
+    def run(sentences: list[list[int]]) -> list[Tensor]:
+        src, lengths = pad(sentences)
+        found = search(model, src.to(device), lengths.to(device), config)
+        return [hypotheses[0].last_state for hypotheses in found]
+
+    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
+        end = min(start + _SENTENCES_AT_ONCE, len(corpus))
+        sentences = [corpus.src(t).tolist() for t in range(start, end)]
+        batches = length_batches([len(s) for s in sentences], config.batch_tokens)
+        yield torch.stack(in_order(sentences, batches, run))
+
+
+@torch.inference_mode()
+def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
+    """Last decoder states of the references, in the order of the corpus."""
+    device = next(model.parameters()).device
+
+    def run(sentences: list[int]) -> list[Tensor]:
+        batch = make_batch(corpus, sentences).to(device)
+        states = model(batch.src, batch.src_lengths, batch.trg_in).states
+        rows = torch.arange(len(sentences), device=device)
+        return list(states[rows, batch.trg_lengths - 1])
+
+    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
+        sentences = list(range(start, min(start + _SENTENCES_AT_ONCE, len(corpus))))
+        batches = length_batches([int(corpus.trg_lengths[t]) for t in sentences], 4000)
+        yield torch.stack(in_order(sentences, batches, run))

@@ -1,6 +1,7 @@
 """Readers for every convention by which parallel corpora mark their documents."""
 
 from wholedoc.corpus.readers.conventions import CONVENTIONS, Convention, Corpus, read_corpus
+from wholedoc.corpus.readers.fingerprint import fingerprint
 from wholedoc.corpus.readers.source import (
     SourceDocument,
     SourceSentence,
@@ -15,6 +16,7 @@ __all__ = [
     "SourceDocument",
     "SourceSentence",
     "SourceText",
+    "fingerprint",
     "read_corpus",
     "read_source_lines",
 ]

@@ -1,0 +1,232 @@
+"""Block coordinate descent: translate each sentence again, given the rest of its document."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from wholedoc.config import SearchConfig
+from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.corpus.vocabulary import BOS, EOS
+from wholedoc.decoding.search import Hypothesis, search
+from wholedoc.model.language import SentenceVectors
+from wholedoc.model.memory import Readings, gather_readings
+from wholedoc.model.translation import TranslationModel
+
+Sentence = list[int]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class System:
+    """The models that translate documents together."""
+
+    model: TranslationModel
+    """The document model; the sentence model itself where there is none."""
+    base: TranslationModel
+    """The sentence model, which makes the first translations."""
+    vectors: SentenceVectors | None = None
+    """What the source memory is made from."""
+
+
+@dataclass
+class Descent:
+    """A document and its translations after each pass."""
+
+    sentences: Sequence[Sentence]
+    """The source, each sentence ended by ``</s>``."""
+    passes: list[list[list[Hypothesis]]] = field(default_factory=list)
+    """For each pass, for each sentence, its best translations; pass 0 is the first one."""
+    objective: list[float] = field(default_factory=list)
+    """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first."""
+    readings: Readings = field(default_factory=Readings)
+    """What the sentences read in the last pass."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last pass changed nothing: no later one will."""
+        return len(self.passes) > 1 and _tokens(self.passes[-1]) == _tokens(self.passes[-2])
+
+
+def _tokens(translations: list[list[Hypothesis]]) -> list[tuple[int, ...]]:
+    return [best[0].tokens for best in translations]
+
+
+@torch.inference_mode()
+def translate_documents(
+    system: System,
+    documents: Sequence[Sequence[Sentence]],
+    config: SearchConfig,
+    nbest: int = 1,
+    progress: Progress | None = None,
+) -> list[Descent]:
+    """Translate documents of numbered sentences, each ended by ``</s>``.
+
+    Paper: [bcd]. The sentence model translates every sentence by itself; then, in each pass, every
+    sentence is translated again given the source memory and the others' current translations. A
+    document is done when a pass changes nothing, or after ``config.passes``.
+    """
+    walks = [Descent(sentences) for sentences in documents]
+    descent = _Descender(system, config, nbest, progress)
+    descent.translate_first(walks)
+    if system.model is not system.base:
+        for _ in range(config.passes):
+            open_walks = [walk for walk in walks if walk.sentences and not walk.settled]
+            if not open_walks:
+                break
+            descent.update(open_walks)
+    return walks
+
+
+class _Descender:
+    """The settings of a descent and its steps, each for many documents at once."""
+
+    def __init__(
+        self, system: System, config: SearchConfig, nbest: int, progress: Progress | None
+    ) -> None:
+        self.system = system
+        self.model = system.model
+        self.config = config
+        self.nbest = nbest
+        self.progress = progress
+        self.device = next(system.base.parameters()).device
+        self.tokens = max(1, config.batch_tokens // max(config.beam, nbest))
+        self.cells: dict[int, Tensor | None] = {}
+        self.summaries: dict[int, Tensor] = {}
+
+    def translate_first(self, walks: Sequence[Descent]) -> None:
+        """Pass 0: by the sentence model, or by the document model with the source memory alone."""
+        by_document = self.config.first_pass == "document" and self.model is not self.system.base
+        if not by_document:
+            found = self._search(self.system.base, [s for walk in walks for s in walk.sentences])
+        else:
+            readings = [self._read(walk, None) for walk in walks]
+            found = self._search(
+                self.model, [s for walk in walks for s in walk.sentences], readings
+            )
+        _deal(walks, found)
+
+    def update(self, walks: Sequence[Descent]) -> None:
+        """One more pass over each document."""
+        if self.config.order == "parallel":
+            readings = [self._read(walk, _last_states(walk.passes[-1])) for walk in walks]
+            sentences = [s for walk in walks for s in walk.sentences]
+            _deal(walks, self._search(self.model, sentences, readings))
+            for walk, read in zip(walks, readings, strict=True):
+                walk.readings = read
+        else:
+            self._update_in_turn(walks)
+        self._measure(walks)
+
+    def _update_in_turn(self, walks: Sequence[Descent]) -> None:
+        """Sentence after sentence, each seeing the new translations before it."""
+        for walk in walks:
+            walk.passes.append(list(walk.passes[-1]))
+        read: dict[int, list[Readings]] = {id(walk): [] for walk in walks}
+        for t in range(max(len(walk.sentences) for walk in walks)):
+            longer = [walk for walk in walks if len(walk.sentences) > t]
+            readings = [self._read(walk, _last_states(walk.passes[-1]), t) for walk in longer]
+            found = self._search(self.model, [walk.sentences[t] for walk in longer], readings)
+            for walk, hypotheses, reading in zip(longer, found, readings, strict=True):
+                walk.passes[-1][t] = hypotheses
+                read[id(walk)].append(reading)
+        for walk in walks:
+            walk.readings = _stack(read[id(walk)])
+
+    def _measure(self, walks: Sequence[Descent]) -> None:
+        """The pseudo-log-likelihood of each document's current translations."""
+        readings = [self._read(walk, _last_states(walk.passes[-1])) for walk in walks]
+        sentences = [sentence for walk in walks for sentence in walk.sentences]
+        targets = [list(tokens) for walk in walks for tokens in _tokens(walk.passes[-1])]
+        scores = torch.empty(len(sentences), dtype=torch.float64)
+        longer = [max(len(s), len(y) + 1) for s, y in zip(sentences, targets, strict=True)]
+        for part in length_batches(longer, self.config.batch_tokens):
+            src, lengths = pad([sentences[i] for i in part])
+            trg_in, _ = pad([[BOS, *targets[i]] for i in part])
+            trg_out, trg_lengths = pad([[*targets[i], EOS] for i in part])
+            rows = torch.from_numpy(part).to(self.device)
+            decoded = self.model(
+                src.to(self.device),
+                lengths.to(self.device),
+                trg_in.to(self.device),
+                gather_readings(readings, rows),
+            )
+            added = None
+            if decoded.logits is not None:
+                added = decoded.logits[:, None].expand(-1, trg_in.shape[1], -1)
+            log_probabilities = self.model.decoder.log_probabilities(decoded.features, added)
+            chosen = log_probabilities.gather(-1, trg_out.to(self.device)[:, :, None])[:, :, 0]
+            mask = torch.arange(trg_out.shape[1]) < trg_lengths[:, None]
+            scores[rows.cpu()] = (chosen.cpu().double() * mask).sum(dim=-1)
+        start = 0
+        for walk in walks:
+            walk.objective.append(float(scores[start : start + len(walk.sentences)].sum()))
+            start += len(walk.sentences)
+
+    def _read(self, walk: Descent, last_states: Tensor | None, t: int | None = None) -> Readings:
+        """What the sentences of a document read, or sentence ``t`` alone."""
+        if id(walk) not in self.summaries:
+            self.summaries[id(walk)] = self._encode(walk.sentences)
+            self.cells[id(walk)] = self._source_cells(walk.sentences)
+        places = range(len(walk.sentences)) if t is None else [t]
+        own = torch.tensor(list(places), dtype=torch.long, device=self.device)
+        return self.model.read(
+            self.summaries[id(walk)][own], own, self.cells[id(walk)], last_states
+        )
+
+    def _encode(self, sentences: Sequence[Sentence]) -> Tensor:
+        """h_t of each sentence."""
+        summaries = self.model.decoder.embedding.weight.new_empty(
+            len(sentences), 2 * self.model.decoder.upper.state.in_features
+        )
+        for part in length_batches([len(s) for s in sentences], self.config.batch_tokens):
+            src, lengths = pad([sentences[i] for i in part])
+            encoding = self.model.encoder(src.to(self.device), lengths.to(self.device))
+            summaries[torch.from_numpy(part).to(self.device)] = encoding.summary
+        return summaries
+
+    def _source_cells(self, sentences: Sequence[Sentence]) -> Tensor | None:
+        if self.model.source_memory is None or self.system.vectors is None:
+            return None
+        cells: Tensor = self.model.source_memory(self.system.vectors(sentences))
+        return cells
+
+    def _search(
+        self,
+        model: TranslationModel,
+        sentences: Sequence[Sentence],
+        readings: Sequence[Readings] = (),
+    ) -> list[list[Hypothesis]]:
+        """Translate sentences in batches of like length; results in the given order."""
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        for part in length_batches([len(s) for s in sentences], self.tokens):
+            src, lengths = pad([sentences[i] for i in part])
+            rows = torch.from_numpy(part).to(self.device)
+            read = gather_readings(readings, rows) if readings else None
+            results = search(
+                model, src.to(self.device), lengths.to(self.device), self.config, self.nbest, read
+            )
+            for i, hypotheses in zip(part, results, strict=True):
+                found[i] = hypotheses
+            if self.progress is not None:
+                self.progress(len(part), sum(len(best[0].tokens) + 1 for best in results))
+        return found
+
+
+def _deal(walks: Sequence[Descent], found: list[list[Hypothesis]]) -> None:
+    """Give each document the translations of its sentences as a new pass."""
+    rest: Iterator[list[Hypothesis]] = iter(found)
+    for walk in walks:
+        walk.passes.append([next(rest) for _ in walk.sentences])
+
+
+def _last_states(translations: list[list[Hypothesis]]) -> Tensor:
+    """The cells of the target memory."""
+    return torch.stack([best[0].last_state for best in translations])
+
+
+def _stack(readings: Sequence[Readings]) -> Readings:
+    """Readings of single sentences as those of a document."""
+    columns = zip(*((r.src, r.trg, r.src_weights, r.trg_weights) for r in readings), strict=True)
+    return Readings(*(None if c[0] is None else torch.cat(c) for c in columns))

@@ -1,0 +1,98 @@
+"""The corpora of a run: read, filtered, and kept as numbers in its directory."""
+
+from collections.abc import Iterator
+
+from wholedoc.config import Config, CorpusFiles
+from wholedoc.corpus.documents import Document
+from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
+from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
+from wholedoc.corpus.readers import Corpus, fingerprint, read_corpus
+from wholedoc.corpus.vocabulary import build_vocabularies
+from wholedoc.errors import UserError
+from wholedoc.files import name_file
+from wholedoc.progress import say
+from wholedoc.training.run import Run
+
+
+def prepare_data(config: Config, run: Run) -> None:
+    """Build the vocabularies and number the corpora, unless an earlier start has done so."""
+    _check_unchanged(config, run)
+    vocabulary_files = run.vocabulary_files()
+    if not all(file.exists() for file in vocabulary_files):
+        say("building vocabularies")
+        train = open_corpus(config, "train")
+        vocabularies = build_vocabularies(
+            train, config.vocabulary, config.data.src_language, config.data.trg_language
+        )
+        for vocabulary, file in zip(vocabularies, vocabulary_files, strict=True):
+            vocabulary.save(file)
+    vocabularies = run.load_vocabularies()
+    for name in ("train", "dev"):
+        if EncodedCorpus.open(run.data(name)) is None:
+            corpus = open_corpus(config, name)
+            files: CorpusFiles = getattr(config.data, name)
+            with name_file(run.data(name)):
+                encoded = encode_corpus(
+                    corpus, *vocabularies, run.data(name), fingerprint(files) or ""
+                )
+            say(
+                f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; "
+                f"boundaries: {corpus.corpus.boundaries}; left out: {corpus.counts}"
+            )
+
+
+def _check_unchanged(config: Config, run: Run) -> None:
+    """Refuse to go on, or begin anew if nothing is trained, where the files are not the same."""
+    for name, files in (("train", config.data.train), ("dev", config.data.dev)):
+        now = fingerprint(files)
+        same = EncodedCorpus.open(run.data(name), now) is not None
+        if now is None or same or EncodedCorpus.open(run.data(name)) is None:
+            continue
+        if run.has_begun():
+            raise UserError(
+                f"the {name} set is not the one that this run was begun with",
+                where=files.src,
+                fix="restore the files, or choose another directory with --run",
+            )
+        run.forget_data()
+
+
+class FilteredCorpus:
+    """A corpus without what the filters leave out; can be read any number of times."""
+
+    def __init__(self, corpus: Corpus, filters: Filters) -> None:
+        self.corpus = corpus
+        self.filters = filters
+        self.counts = FilterCounts()
+
+    def __iter__(self) -> Iterator[Document]:
+        self.counts = FilterCounts()
+        empty = True
+        for document in filter_documents(self.corpus, self.filters, self.counts):
+            empty = False
+            yield document
+        if empty:
+            raise UserError(
+                f"no sentence is left: {self.counts}",
+                where=str(self.corpus.inputs.src),
+                fix="loosen data.min_sentences, data.max_words or data.max_ratio, or check the "
+                "files",
+            )
+
+
+def open_corpus(config: Config, name: str) -> FilteredCorpus:
+    """One set of the configuration; only the training set is filtered by length."""
+    files: CorpusFiles = getattr(config.data, name)
+    if not files.src:
+        raise UserError(
+            f"data.{name}.src is not set",
+            where="configuration",
+            fix=f"add --set data.{name}.src=FILE --set data.{name}.trg=FILE",
+        )
+    data = config.data
+    filters = (
+        Filters(data.min_sentences, data.max_words, data.max_ratio)
+        if name == "train"
+        else Filters()
+    )
+    return FilteredCorpus(read_corpus(files, data.src_language, data.trg_language), filters)
