@@ -59,7 +59,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort) as error:
         _fail("interrupted", 1, error)
     except BrokenPipeError as error:
-        _fail("the output was closed before the end", 1, error)
+        _fail("", 1, error)  # as in `wholedoc … | head`: typer is silent about it too
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror}; check the path and the room on the disk", 2, error)
@@ -72,7 +72,8 @@ def main() -> None:
 def _fail(message: str, code: int, error: BaseException) -> None:
     if os.environ.get("WHOLEDOC_TRACEBACK"):
         raise error
-    say(f"wholedoc: {' '.join(message.split())}")
+    if message:
+        say(f"wholedoc: {' '.join(message.split())}")
     try:
         sys.stdout.flush()
     except OSError:  # Python would fail again on its way out, with a traceback
