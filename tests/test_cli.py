@@ -217,7 +217,7 @@ def test_train_prints_the_run_and_resumes(trained: Path, cli: Cli) -> None:
     done = cli(*command)
     assert (done.code, done.output) == (0, "here\n")
     assert "stage1: done in" in done.errors
-    assert "boundaries: document-ids; left out: none" in done.errors
+    assert "boundaries: document-ids; left out: nothing" in done.errors
     again = cli(*command)
     assert (again.code, again.output) == (0, "here\n")
     assert "nothing left to do" in again.errors
@@ -291,16 +291,16 @@ def test_nbest(trained: Path, cli: Cli) -> None:
 def test_the_beam_of_the_command_line_wins(
     trained: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wholedoc.app import translator
+    from wholedoc.decoding import descent
 
     used = []
-    search = translator.search
+    search = descent.search
 
-    def spy(model, src, lengths, config, nbest):  # type: ignore[no-untyped-def]
+    def spy(model, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
         used.append(config.beam)
-        return search(model, src, lengths, config, nbest)
+        return search(model, src, lengths, config, nbest, readings)
 
-    monkeypatch.setattr(translator, "search", spy)
+    monkeypatch.setattr(descent, "search", spy)
     cli("translate", trained / "run", given="s1\n")
     cli("translate", trained / "run", "--beam", "4", given="s1\n")
     assert used == [2, 4]
