@@ -97,11 +97,12 @@ def test_indices_out_of_range_are_refused(tmp_path: Path) -> None:
             corpus.document_sentences(d)
 
 
-def test_only_the_same_fingerprint_opens(tmp_path: Path) -> None:
+def test_a_fingerprint_has_to_be_the_same_if_one_is_asked_for(tmp_path: Path) -> None:
     encode_corpus(DOCUMENTS, SRC, TRG, tmp_path, fingerprint="train 1")
     assert EncodedCorpus.open(tmp_path, "train 2") is None
-    assert EncodedCorpus.open(tmp_path) is None
+    assert EncodedCorpus.open(tmp_path, "") is None
     assert EncodedCorpus.open(tmp_path, "train 1") is not None
+    assert EncodedCorpus.open(tmp_path) is not None
 
 
 def test_a_crash_half_way_leaves_nothing_to_open_and_can_be_repeated(tmp_path: Path) -> None:
