@@ -1,0 +1,136 @@
+"""All stages of a document model, on a toy corpus."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from toy import toy_config
+
+from wholedoc.app.translator import Translator
+from wholedoc.config import Config
+from wholedoc.errors import UserError
+from wholedoc.training import loop
+from wholedoc.training.loop import Stopped
+from wholedoc.training.run import Run
+from wholedoc.training.stages import train
+
+STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
+SETTINGS = [
+    f"{stage}.{setting}"
+    for stage in ("stage0", "stage1", "stage2")
+    for setting in (
+        "optimiser=adam",
+        "learning_rate=0.02",
+        "epochs=2",
+        "normalisation=token",
+        "dropout=0.1",
+        "batch_tokens=60",
+    )
+]
+
+
+def document_config(directory: Path, *settings: str) -> Config:
+    both = ("model.memory=both", "model.fusion=context")
+    return toy_config(directory, *SETTINGS, *both, *settings)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("corpus")
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path) -> Run:
+    return train(document_config(corpus), corpus / "both")
+
+
+def weights(run: Run, stage: str) -> dict[str, torch.Tensor]:
+    return load_file(run.stage(stage).best)
+
+
+def test_stage_2_moves_every_parameter_and_leaves_the_language_models_alone(trained: Run) -> None:
+    before, after = weights(trained, "stage1"), weights(trained, "stage2")
+    assert before.keys() < after.keys()
+    assert {name for name in before if torch.equal(before[name], after[name])} == set()
+    new = after.keys() - before.keys()
+    assert {name.split(".")[0] for name in new} == {"source_memory", "target_query", "decoder"}
+    vectors = trained.load_sentence_vectors()
+    assert not any(parameter.requires_grad for parameter in vectors.parameters())
+    for direction, model in vectors.models.items():
+        kept = weights(trained, f"stage0-{direction}")
+        assert all(torch.equal(value, kept[name]) for name, value in model.named_parameters())
+
+
+def test_zero_passes_give_the_sentence_model(trained: Run, corpus: Path) -> None:
+    alone = train(toy_config(corpus, *SETTINGS), corpus / "alone")
+    assert all(
+        torch.equal(value, weights(trained, "stage1")[name])
+        for name, value in weights(alone, "stage1").items()
+    )
+    document = ["s1 s2 s3", "", "s4", "s5 s5 s6 s7"]
+    translator = Translator.load(trained.directory)
+    assert translator.reads_documents
+    plain = Translator.load(alone.directory).translate(document)
+    assert translator.translate(document, passes=0).sentences == plain.sentences
+    found = translator.translate(document, passes=2)
+    assert found.history[0] == plain.sentences
+    assert len(found.sentences) == 4
+    assert found.source_weights.shape == found.target_weights.shape == (4, 4)
+    assert len(found.objective) == len(found.history) - 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_training_resumes_exactly_inside_every_stage(
+    stage: str, trained: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = loop._Loop._keep
+
+    def stop_in_the_middle(self: loop._Loop) -> None:
+        keep(self)
+        if self.task.name == stage and self.position.updates == 3:
+            self._checkpoint()
+            raise Stopped
+
+    config = document_config(corpus)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Loop, "_keep", stop_in_the_middle)
+        with pytest.raises(Stopped):
+            train(config, tmp_path / "run")
+    resumed = train(config, tmp_path / "run")
+    for name in STAGES:
+        expected = weights(trained, name)
+        assert all(torch.equal(v, expected[k]) for k, v in weights(resumed, name).items())
+
+
+@pytest.mark.parametrize(
+    ("fusion", "memory", "target"),
+    [("output", "both", "generated"), ("context", "src", "generated"), ("output", "trg", "gold")],
+)
+def test_other_variants_train_and_translate(
+    fusion: str, memory: str, target: str, corpus: Path, tmp_path: Path
+) -> None:
+    config = document_config(
+        corpus,
+        f"model.fusion={fusion}",
+        f"model.memory={memory}",
+        f"stage2.target_memory={target}",
+        "stage2.update_tokens=100",
+    )
+    run = train(config, tmp_path / "run")
+    rows = {path.name.split("-")[0] for path in (run.directory / "data").glob("*.f32")}
+    expected = set()
+    if memory != "trg":
+        expected |= {"train.vectors", "dev.vectors"}
+    if memory != "src":
+        expected |= {f"train.{target}", "dev.generated"}
+    assert rows == expected
+    found = Translator.load(run.directory).translate(["s1 s2", "s3"], passes=1)
+    assert len(found.sentences) == 2
+    assert (found.source_weights is None) == (memory == "trg")
+    assert (found.target_weights is None) == (memory == "src")
+
+
+def test_a_memory_needs_a_fusion(corpus: Path) -> None:
+    with pytest.raises(UserError, match=r"does not go with model\.fusion"):
+        toy_config(corpus, "model.memory=src")
