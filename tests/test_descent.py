@@ -137,6 +137,22 @@ def test_the_objective_is_the_log_probability_of_all_given_all() -> None:
     assert found.objective[-1] == pytest.approx(total, abs=1e-9)
 
 
+def test_the_first_pass_may_read_the_source_memory_alone() -> None:
+    system = make_system(memory="both")
+    config = replace(CONFIG, passes=0, first_pass="document")
+    found = translate_documents(system, DOCUMENTS, config)
+    for document, descent in zip(DOCUMENTS, found, strict=True):
+        if not document:
+            continue
+        cells = system.model.source_memory(system.vectors(document))
+        for t, sentence in enumerate(document):
+            src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
+            summary = system.model.encoder(src, lengths).summary
+            readings = system.model.read(summary, torch.tensor([t]), cells, None)
+            best = search(system.model, src, lengths, CONFIG, 1, readings)[0][0]
+            assert tokens(descent)[t] == best.tokens
+
+
 def test_the_first_pass_may_be_the_document_models() -> None:
     system = make_system(memory="trg")
     config = replace(CONFIG, passes=0, first_pass="document")

@@ -166,6 +166,8 @@ class _Descender:
 
     def _read(self, walk: Descent, last_states: Tensor | None, t: int | None = None) -> Readings:
         """What the sentences of a document read, or sentence ``t`` alone."""
+        if not walk.sentences:
+            return Readings()
         if id(walk) not in self.summaries:
             self.summaries[id(walk)] = self._encode(walk.sentences)
             self.cells[id(walk)] = self._source_cells(walk.sentences)

@@ -8,9 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
-from wholedoc.corpus.batches import pad
+from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, PAD
 from wholedoc.model.dropout import Dropout
+
+_BATCH_TOKENS = 4000
 
 
 @final
@@ -53,6 +55,7 @@ class SentenceVectors(nn.Module):
 
     def __init__(self, vocabulary: int, config: ModelConfig) -> None:
         super().__init__()
+        self.width = 2 * config.hidden
         self.forward_model = LanguageModel(vocabulary, config)
         self.backward_model = LanguageModel(vocabulary, config)
         self.requires_grad_(False)
@@ -65,10 +68,16 @@ class SentenceVectors(nn.Module):
     @torch.no_grad()
     def forward(self, sentences: Sequence[Sequence[int]]) -> Float[Tensor, "sent states"]:
         """One vector per sentence; sentences end with ``</s>``."""
+        batches = length_batches([len(sentence) for sentence in sentences], _BATCH_TOKENS)
+        vectors = in_order(sentences, batches, self._batch)
+        return torch.stack(vectors) if vectors else next(self.parameters()).new_empty(0, self.width)
+
+    def _batch(self, sentences: list[Sequence[int]]) -> list[Tensor]:
+        """The vectors of sentences of like length."""
         device = next(self.parameters()).device
         last = []
         for direction, model in self.models.items():
             words, lengths = DIRECTIONS[direction](sentences)
             states = model(words.to(device))
             last.append(states[torch.arange(len(sentences)), lengths - 1])
-        return torch.cat(last, dim=-1)
+        return list(torch.cat(last, dim=-1))

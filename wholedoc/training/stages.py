@@ -145,12 +145,9 @@ class _Training:
         def parts() -> Iterator[Tensor]:
             for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
                 end = min(start + _SENTENCES_AT_ONCE, len(corpus))
-                sentences = [corpus.src(t).tolist() for t in range(start, end)]
-                batches = length_batches([len(s) for s in sentences], 20_000)
-                yield torch.stack(in_order(sentences, batches, lambda part: list(vectors(part))))
+                yield vectors([corpus.src(t).tolist() for t in range(start, end)])
 
-        width = 2 * self.config.model.hidden
-        return self._cached(f"{name}.vectors", digest_files(*files), width, parts())
+        return self._cached(f"{name}.vectors", digest_files(*files), vectors.width, parts())
 
     def _last_states(self, name: str, corpus: EncodedCorpus, model: TranslationModel) -> Rows:
         """Stage 1½: the target cells of a corpus, from the sentence model's translations.
