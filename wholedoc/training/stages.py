@@ -4,6 +4,8 @@
 1   the sentence model
 1½  its translations of the training documents, for the target memory
 2   the document model, all of it
+
+Stages 0 and 1 do not need each other; stage 1 goes first, as it is of use by itself.
 """
 
 from collections.abc import Iterator
