@@ -1,5 +1,6 @@
 """The readers: every convention plain and gzipped, every error with its place, round trips."""
 
+import gc
 import gzip
 import html
 import io
@@ -1087,3 +1088,21 @@ def test_source_error(data: bytes, doc: str, message: str, tmp_path: Path) -> No
     with pytest.raises(UserError) as caught:
         read_source_lines(io.BytesIO(data), str(tmp_path / "d") if doc else "")
     assert re.search(message, str(caught.value))
+
+
+@pytest.mark.parametrize("fault", ["invalid text", "a document that comes back"])
+def test_an_error_that_is_kept_keeps_no_file_open(fault: str, tmp_path: Path) -> None:
+    (tmp_path / "src").write_text("x\n" * 5)
+    (tmp_path / "trg").write_bytes(b"x\n\xe9\nx\nx\nx\n" if fault == "invalid text" else b"x\n" * 5)
+    (tmp_path / "doc").write_text("a\nb\na\nc\nc\n")
+    names = [str(tmp_path / name) for name in ("src", "trg", "doc")]
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(UserError) as kept:
+            list(read_corpus(CorpusFiles(*names[:2] if fault == "invalid text" else names)))
+        held = [file for file in gc.get_objects() if isinstance(file, io.FileIO)]
+        assert [file.name for file in held if not file.closed and file.name in names] == []
+    finally:
+        gc.enable()
+    assert kept.value.where

@@ -1,6 +1,6 @@
 """What the readers share: putting two sides together and cutting rows into documents."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -30,10 +30,15 @@ def align_lines(
 ) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several streams side by side; unequal lengths are an error."""
     side_by_side = zip_longest(*(stream.lines for stream in streams), fillvalue=_END)
-    for number, lines in enumerate(side_by_side, start=1):
-        if _END in lines:
-            raise _unequal_lengths(streams, lines, number, fix)
-        yield lines
+    try:
+        for number, lines in enumerate(side_by_side, start=1):
+            if _END in lines:
+                raise _unequal_lengths(streams, lines, number, fix)
+            yield lines
+    finally:  # a fault of one file leaves the others open
+        for stream in streams:
+            if isinstance(stream.lines, Generator):
+                stream.lines.close()
 
 
 def _unequal_lengths(

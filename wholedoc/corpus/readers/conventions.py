@@ -57,9 +57,14 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Document]:
         found = False
-        for document in self.convention.read(self.inputs):
-            found = True
-            yield document
+        try:
+            for document in self.convention.read(self.inputs):
+                found = True
+                yield document
+        except UserError as error:
+            # The message names file and line. A traceback would keep the readers' frames, and
+            # with them their files, open for as long as somebody keeps the error.
+            raise error.with_traceback(None)  # noqa: B904 (its cause is set)
         if not found:
             raise UserError(
                 "no sentences found", where=str(self.inputs.src), fix="give files with text"
