@@ -106,8 +106,6 @@ class ModelConfig:
     """Where the decoder starts: at zero (the paper's code) or at a learned view of the source."""
     tie: Literal["none", "target", "all"] = "none"
     """Share the output matrix with the target embeddings, or with those of both sides."""
-    embedding_gain: Positive = 1.0
-    """Embeddings start with a standard deviation of this over √embedding."""
     memory: MemoryName = "none"
     """Which memories of the document a sentence reads."""
     fusion: FusionName = "none"

@@ -74,14 +74,13 @@ class TranslationModel(nn.Module):
         return Readings(src, trg, src_weights, trg_weights)
 
 
-def initialise(model: nn.Module, seed: int, embedding_gain: float = 1.0) -> None:
-    """Glorot-uniform matrices, one per gate; zero biases; uniform embeddings, variance gain²/E."""
+def initialise(model: nn.Module, seed: int) -> None:
+    """Glorot-uniform matrices, one per gate; zero biases; uniform embeddings of variance 1/E."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, nn.Embedding):
-                bound = embedding_gain * math.sqrt(3 / module.embedding_dim)
-                _fill(module.weight, bound, generator)
+                _fill(module.weight, math.sqrt(3 / module.embedding_dim), generator)
                 module.weight[PAD].zero_()
                 continue
             gates = 3 if isinstance(module, Gates) else 1

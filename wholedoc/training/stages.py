@@ -93,7 +93,7 @@ class _Training:
         model = TranslationModel(
             self.config.model.without_memory(), len(src), len(trg), stage.config.dropout
         )
-        initialise(model, self.config.seed, self.config.model.embedding_gain)
+        initialise(model, self.config.seed)
         self._train(translation_task(stage, model.to(self.device), sets))
         return model
 
