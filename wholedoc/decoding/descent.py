@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 
 import torch
 from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
-from wholedoc.corpus.vocabulary import BOS, EOS
+from wholedoc.decoding.likelihood import Sentence, score_sentences
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 
-Sentence = list[int]
 Progress = Callable[[int, int], None]
 
 
@@ -92,8 +92,7 @@ class _Descender:
         self.progress = progress
         self.device = next(system.base.parameters()).device
         self.tokens = max(1, config.batch_tokens // max(config.beam, nbest))
-        self.cells: dict[int, Tensor | None] = {}
-        self.summaries: dict[int, Tensor] = {}
+        self.reader = DocumentReader(system, config.batch_tokens)
 
     def translate_first(self, walks: Sequence[Descent]) -> None:
         """Pass 0: by the sentence model, or by the document model with the source memory alone."""
@@ -101,7 +100,7 @@ class _Descender:
         if not by_document:
             found = self._search(self.system.base, [s for walk in walks for s in walk.sentences])
         else:
-            readings = [self._read(walk, None) for walk in walks]
+            readings = [self.reader.read(walk, None) for walk in walks]
             found = self._search(
                 self.model, [s for walk in walks for s in walk.sentences], readings
             )
@@ -110,7 +109,7 @@ class _Descender:
     def update(self, walks: Sequence[Descent]) -> None:
         """One more pass over each document."""
         if self.config.order == "parallel":
-            readings = [self._read(walk, _last_states(walk.passes[-1])) for walk in walks]
+            readings = [self.reader.read(walk, _last_states(walk.passes[-1])) for walk in walks]
             sentences = [s for walk in walks for s in walk.sentences]
             _deal(walks, self._search(self.model, sentences, readings))
             for walk, read in zip(walks, readings, strict=True):
@@ -126,7 +125,7 @@ class _Descender:
         read: dict[int, list[Readings]] = {id(walk): [] for walk in walks}
         for t in range(max(len(walk.sentences) for walk in walks)):
             longer = [walk for walk in walks if len(walk.sentences) > t]
-            readings = [self._read(walk, _last_states(walk.passes[-1]), t) for walk in longer]
+            readings = [self.reader.read(walk, _last_states(walk.passes[-1]), t) for walk in longer]
             found = self._search(self.model, [walk.sentences[t] for walk in longer], readings)
             for walk, hypotheses, reading in zip(longer, found, readings, strict=True):
                 walk.passes[-1][t] = hypotheses
@@ -136,63 +135,14 @@ class _Descender:
 
     def _measure(self, walks: Sequence[Descent]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
-        readings = [self._read(walk, _last_states(walk.passes[-1])) for walk in walks]
+        readings = [self.reader.read(walk, _last_states(walk.passes[-1])) for walk in walks]
         sentences = [sentence for walk in walks for sentence in walk.sentences]
         targets = [list(tokens) for walk in walks for tokens in _tokens(walk.passes[-1])]
-        scores = torch.empty(len(sentences), dtype=torch.float64)
-        longer = [max(len(s), len(y) + 1) for s, y in zip(sentences, targets, strict=True)]
-        for part in length_batches(longer, self.config.batch_tokens):
-            src, lengths = pad([sentences[i] for i in part])
-            trg_in, _ = pad([[BOS, *targets[i]] for i in part])
-            trg_out, trg_lengths = pad([[*targets[i], EOS] for i in part])
-            rows = torch.from_numpy(part).to(self.device)
-            decoded = self.model(
-                src.to(self.device),
-                lengths.to(self.device),
-                trg_in.to(self.device),
-                gather_readings(readings, rows),
-            )
-            added = None
-            if decoded.logits is not None:
-                added = decoded.logits[:, None].expand(-1, trg_in.shape[1], -1)
-            log_probabilities = self.model.decoder.log_probabilities(decoded.features, added)
-            chosen = log_probabilities.gather(-1, trg_out.to(self.device)[:, :, None])[:, :, 0]
-            mask = torch.arange(trg_out.shape[1]) < trg_lengths[:, None]
-            scores[rows.cpu()] = (chosen.cpu().double() * mask).sum(dim=-1)
+        scores = score_sentences(self.model, sentences, targets, self.config.batch_tokens, readings)
         start = 0
         for walk in walks:
-            walk.objective.append(float(scores[start : start + len(walk.sentences)].sum()))
+            walk.objective.append(fsum(scores[start : start + len(walk.sentences)]))
             start += len(walk.sentences)
-
-    def _read(self, walk: Descent, last_states: Tensor | None, t: int | None = None) -> Readings:
-        """What the sentences of a document read, or sentence ``t`` alone."""
-        if not walk.sentences:
-            return Readings()
-        if id(walk) not in self.summaries:
-            self.summaries[id(walk)] = self._encode(walk.sentences)
-            self.cells[id(walk)] = self._source_cells(walk.sentences)
-        places = range(len(walk.sentences)) if t is None else [t]
-        own = torch.tensor(list(places), dtype=torch.long, device=self.device)
-        return self.model.read(
-            self.summaries[id(walk)][own], own, self.cells[id(walk)], last_states
-        )
-
-    def _encode(self, sentences: Sequence[Sentence]) -> Tensor:
-        """h_t of each sentence."""
-        summaries = self.model.decoder.embedding.weight.new_empty(
-            len(sentences), 2 * self.model.decoder.upper.state.in_features
-        )
-        for part in length_batches([len(s) for s in sentences], self.config.batch_tokens):
-            src, lengths = pad([sentences[i] for i in part])
-            encoding = self.model.encoder(src.to(self.device), lengths.to(self.device))
-            summaries[torch.from_numpy(part).to(self.device)] = encoding.summary
-        return summaries
-
-    def _source_cells(self, sentences: Sequence[Sentence]) -> Tensor | None:
-        if self.model.source_memory is None or self.system.vectors is None:
-            return None
-        cells: Tensor = self.model.source_memory(self.system.vectors(sentences))
-        return cells
 
     def _search(
         self,
@@ -214,6 +164,48 @@ class _Descender:
             if self.progress is not None:
                 self.progress(len(part), sum(len(best[0].tokens) + 1 for best in results))
         return found
+
+
+class DocumentReader:
+    """What sentences read of their documents; each document is encoded once."""
+
+    def __init__(self, system: System, batch_tokens: int) -> None:
+        self.system = system
+        self.model = system.model
+        self.batch_tokens = batch_tokens
+        self.device = next(system.model.parameters()).device
+        self.cells: dict[int, Tensor | None] = {}
+        self.summaries: dict[int, Tensor] = {}
+
+    def read(self, walk: Descent, last_states: Tensor | None, t: int | None = None) -> Readings:
+        """What the sentences of a document read, or sentence ``t`` alone."""
+        if not walk.sentences:
+            return Readings()
+        if id(walk) not in self.summaries:
+            self.summaries[id(walk)] = self._encode(walk.sentences)
+            self.cells[id(walk)] = self._source_cells(walk.sentences)
+        places = range(len(walk.sentences)) if t is None else [t]
+        own = torch.tensor(list(places), dtype=torch.long, device=self.device)
+        return self.model.read(
+            self.summaries[id(walk)][own], own, self.cells[id(walk)], last_states
+        )
+
+    def _encode(self, sentences: Sequence[Sentence]) -> Tensor:
+        """h_t of each sentence."""
+        summaries = self.model.decoder.embedding.weight.new_empty(
+            len(sentences), 2 * self.model.decoder.upper.state.in_features
+        )
+        for part in length_batches([len(s) for s in sentences], self.batch_tokens):
+            src, lengths = pad([sentences[i] for i in part])
+            encoding = self.model.encoder(src.to(self.device), lengths.to(self.device))
+            summaries[torch.from_numpy(part).to(self.device)] = encoding.summary
+        return summaries
+
+    def _source_cells(self, sentences: Sequence[Sentence]) -> Tensor | None:
+        if self.model.source_memory is None or self.system.vectors is None:
+            return None
+        cells: Tensor = self.model.source_memory(self.system.vectors(sentences))
+        return cells
 
 
 def _deal(walks: Sequence[Descent], found: list[list[Hypothesis]]) -> None:

@@ -10,16 +10,15 @@ Stages 0 and 1 do not need each other; stage 1 goes first, as it is of use by it
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from wholedoc.config import Config, SearchConfig
-from wholedoc.corpus.batches import in_order, length_batches, make_batch, pad
+from wholedoc.config import Config
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.decoding.search import search
+from wholedoc.decoding.likelihood import generated_states, given_states
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
@@ -145,9 +144,8 @@ class _Training:
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
 
         def parts() -> Iterator[Tensor]:
-            for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
-                end = min(start + _SENTENCES_AT_ONCE, len(corpus))
-                yield vectors([corpus.src(t).tolist() for t in range(start, end)])
+            for part in _parts(corpus):
+                yield vectors([corpus.src(t).tolist() for t in part])
 
         return self._cached(f"{name}.vectors", digest_files(*files), vectors.width, parts())
 
@@ -173,36 +171,19 @@ class _Training:
         return cached_rows(directory, name, digest, width, ())
 
 
-@torch.inference_mode()
 def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
     """Last decoder states of greedy translations, in the order of the corpus."""
-    device = next(model.parameters()).device
-    config = replace(SearchConfig(), beam=1)
-
-    def run(sentences: list[list[int]]) -> list[Tensor]:
-        src, lengths = pad(sentences)
-        found = search(model, src.to(device), lengths.to(device), config)
-        return [hypotheses[0].last_state for hypotheses in found]
-
-    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
-        end = min(start + _SENTENCES_AT_ONCE, len(corpus))
-        sentences = [corpus.src(t).tolist() for t in range(start, end)]
-        batches = length_batches([len(s) for s in sentences], config.batch_tokens)
-        yield torch.stack(in_order(sentences, batches, run))
+    for part in _parts(corpus):
+        yield generated_states(model, [corpus.src(t).tolist() for t in part])
 
 
-@torch.inference_mode()
 def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
     """Last decoder states of the references, in the order of the corpus."""
-    device = next(model.parameters()).device
+    for part in _parts(corpus):
+        src = [corpus.src(t).tolist() for t in part]
+        yield given_states(model, src, [corpus.trg(t)[:-1].tolist() for t in part], 4000)
 
-    def run(sentences: list[int]) -> list[Tensor]:
-        batch = make_batch(corpus, sentences).to(device)
-        states = model(batch.src, batch.src_lengths, batch.trg_in).states
-        rows = torch.arange(len(sentences), device=device)
-        return list(states[rows, batch.trg_lengths - 1])
 
+def _parts(corpus: EncodedCorpus) -> Iterator[range]:
     for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
-        sentences = list(range(start, min(start + _SENTENCES_AT_ONCE, len(corpus))))
-        batches = length_batches([int(corpus.trg_lengths[t]) for t in sentences], 4000)
-        yield torch.stack(in_order(sentences, batches, run))
+        yield range(start, min(start + _SENTENCES_AT_ONCE, len(corpus)))
