@@ -19,14 +19,25 @@ import typer
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
-from wholedoc.config import CorpusFiles, DataConfig, FirstPass, Order, UnknownWords, load_config
+from wholedoc.config import (
+    CorpusFiles,
+    DataConfig,
+    FirstPass,
+    Order,
+    ScoringMemory,
+    UnknownWords,
+    load_config,
+)
 from wholedoc.corpus.synth import SynthConfig, write_synth
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
 if TYPE_CHECKING:
+    from wholedoc.app.scoring import ScoredCorpus
+    from wholedoc.app.translator import Translator
     from wholedoc.corpus.filters import FilterCounts
     from wholedoc.corpus.statistics import Statistics
+    from wholedoc.evaluation.contrastive import Contrast
     from wholedoc.model.size import Size
 
 app = typer.Typer(
@@ -333,6 +344,92 @@ def translate(
         text = read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
         with open_output(output, source, several=len(sources) > 1) as stream:
             translate_lines(translator, text, stream, config, nbest)
+
+
+@app.command()
+def score(
+    model: Annotated[str, typer.Argument(help="A run directory.")],
+    src: Annotated[str, typer.Argument(help="Source side, or the file of both sides.")] = "",
+    trg: Annotated[str, typer.Argument(help="The translations to score.")] = "",
+    doc: DocOption = "",
+    contrastive: Annotated[
+        Path | None,
+        typer.Option(help="A contrastive set in place of SRC and TRG: JSON lines."),
+    ] = None,
+    target_memory: Annotated[
+        ScoringMemory,
+        typer.Option(help="Made from the translations given, or from the model's own."),
+    ] = "given",
+    sentence_model: Annotated[
+        bool, typer.Option("--sentence-model", help="Score with the sentence model alone.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A file for the scores of each sentence or item."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Log-probabilities and perplexity of given translations, or accuracy on a contrastive set.
+
+    One log-probability per line, for each sentence in order; --json adds those of documents.
+    """
+    if contrastive and (src or doc):
+        raise UserError(
+            "takes the place of SRC, TRG and --doc", where="--contrastive", fix="give one of them"
+        )
+    if not contrastive and not src:
+        raise UserError(
+            "nothing to score is given", where="score", fix="add SRC TRG, or --contrastive SET"
+        )
+    from wholedoc.app.lines import check_output, open_output, write_lines
+    from wholedoc.app.translator import Translator
+
+    inputs = [str(contrastive)] if contrastive else [src, trg, doc]
+    check_output(output, inputs)
+    translator = Translator.load(model)
+    if sentence_model:
+        translator = translator.without_memory()
+    if contrastive:
+        lines, found = _score_set(translator, contrastive, target_memory)
+    else:
+        lines, found = _score_corpus(translator, model, CorpusFiles(src, trg, doc), target_memory)
+    if output or not (as_json or contrastive):
+        with open_output(output, inputs[0], several=False) as stream:
+            write_lines(stream, lines)
+    if as_json:
+        _print_json(found.to_json())
+    elif contrastive:
+        with _standard_output():
+            print("\n".join(found.summary))
+    else:
+        say("\n".join(found.summary))
+
+
+def _score_corpus(
+    translator: "Translator", model: str, files: CorpusFiles, memory: ScoringMemory
+) -> "tuple[list[str], ScoredCorpus]":
+    """The log-probability of each sentence, and their sum."""
+    from wholedoc.app.scoring import score_corpus
+    from wholedoc.corpus.readers import read_corpus
+    from wholedoc.training.run import Run
+
+    data = Run(Path(model)).load_config().data
+    corpus = read_corpus(files, data.src_language, data.trg_language)
+    found = score_corpus(translator, corpus, memory)
+    return [f"{log_probability:.6f}" for log_probability in found.sentences], found
+
+
+def _score_set(
+    translator: "Translator", file: Path, memory: ScoringMemory
+) -> "tuple[list[str], Contrast]":
+    """The log-probabilities of each item, and the accuracy."""
+    from wholedoc.app.scoring import score_items
+    from wholedoc.evaluation.contrastive import count_right, read_contrastive
+
+    scores = score_items(translator, read_contrastive(file), memory)
+    return [json.dumps(score.to_json(), ensure_ascii=False) for score in scores], count_right(
+        scores
+    )
 
 
 @app.command()

@@ -42,6 +42,7 @@ FusionName = Literal["none", "context", "output"]
 Order = Literal["parallel", "sequential"]
 FirstPass = Literal["base", "document"]
 UnknownWords = Literal["none", "copy", "lexicon"]
+ScoringMemory = Literal["given", "generated"]
 
 
 @dataclass(frozen=True)

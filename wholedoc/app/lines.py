@@ -40,9 +40,9 @@ def translate_lines(
                 for sentence, candidates in zip(document.sentences, result.candidates, strict=True)
             }
             end = max(lines) + 1
-            _write(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
+            write_lines(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
             written = end
-        _write(output, source.lines[written:])
+        write_lines(output, source.lines[written:])
 
 
 @contextmanager
@@ -69,6 +69,20 @@ def open_output(output: Path | None, source: str, several: bool) -> Iterator[Tex
     finally:
         with suppress(OSError):  # every write is flushed at once, so its failure is known by now
             stream.close()
+
+
+def check_output(output: Path | None, inputs: Sequence[str]) -> None:
+    """Find out before long work that its result can have no place, or would take an input's."""
+    if output is None:
+        return
+    if not output.parent.is_dir() or output.is_dir():
+        what = "is a folder" if output.is_dir() else "there is no such folder to write into"
+        raise UserError(what, where=str(output), fix="choose another place with -o")
+    for file in inputs:
+        if file and Path(file).exists() and output.exists() and output.samefile(file):
+            raise UserError(
+                "would overwrite an input", where=str(output), fix="choose another place with -o"
+            )
 
 
 def _groups(documents: Sequence[SourceDocument], whole: bool) -> Iterator[list[SourceDocument]]:
@@ -102,7 +116,8 @@ def _format(index: int, candidates: list[Translation], nbest: int) -> str:
     )
 
 
-def _write(output: TextIO, lines: Iterable[str]) -> None:
+def write_lines(output: TextIO, lines: Iterable[str]) -> None:
+    """Write lines at once; a failure names the file."""
     try:
         output.writelines(f"{line}\n" for line in lines)
         output.flush()

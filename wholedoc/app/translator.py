@@ -1,5 +1,6 @@
 """The translator: documents in, documents out, one translation per sentence."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from wholedoc.config import SearchConfig
+from wholedoc.config import ScoringMemory, SearchConfig
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.descent import Descent, System, translate_documents
+from wholedoc.decoding.scoring import Candidate, score_candidates, score_documents
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
 from wholedoc.training.lexicon import read_lexicon
@@ -50,6 +52,31 @@ class TranslatedDocument:
         return self.history[-1]
 
 
+@dataclass(frozen=True)
+class ScoredDocument:
+    """How probable the given translations of a document are."""
+
+    log_probabilities: list[float]
+    """log P(y_t | x_t, y_-t, x_-t) of each sentence's translation, ``</s>`` included."""
+    words: list[int]
+    """Tokens of each translation, ``</s>`` included."""
+
+    @property
+    def log_probability(self) -> float:
+        """The sum over the sentences."""
+        return math.fsum(self.log_probabilities)
+
+    @property
+    def perplexity(self) -> float:
+        """Per token."""
+        return perplexity(self.log_probability, sum(self.words))
+
+
+def perplexity(log_probability: float, words: int) -> float:
+    """exp(−log P / words), within what can be printed; without words there is none."""
+    return math.exp(min(-log_probability / words, 700)) if words else math.nan
+
+
 class Translator:
     """Trained models, their vocabularies and their settings of search.
 
@@ -82,6 +109,11 @@ class Translator:
     def reads_documents(self) -> bool:
         """Whether a translation depends on the other sentences of its document."""
         return self.system.model is not self.system.base
+
+    def without_memory(self) -> "Translator":
+        """The sentence model of the same run by itself."""
+        base = System(self.system.base, self.system.base)
+        return Translator(base, self.src_vocabulary, self.trg_vocabulary, self.config, self.lexicon)
 
     def translate(
         self,
@@ -125,6 +157,72 @@ class Translator:
             for texts, descent in zip(documents, found, strict=True)
         ]
 
+    def score(
+        self,
+        sentences: Sequence[str],
+        translations: Sequence[str],
+        memory: ScoringMemory = "given",
+    ) -> ScoredDocument:
+        """How probable given translations of one document are, each given all others.
+
+        The target memory is made from the given translations, or from ``generated`` ones.
+        """
+        if isinstance(sentences, str) or isinstance(translations, str):
+            raise UserError(
+                "a document is a list of sentences, not one text",
+                where="Translator.score",
+                fix="split the text into sentences first",
+            )
+        return self.score_documents([sentences], [translations], memory)[0]
+
+    def score_documents(
+        self,
+        documents: Sequence[Sequence[str]],
+        translations: Sequence[Sequence[str]],
+        memory: ScoringMemory = "given",
+    ) -> list[ScoredDocument]:
+        """Score given translations of many documents at once."""
+        for document, given in zip(documents, translations, strict=True):
+            if len(document) != len(given):
+                raise UserError(
+                    f"{len(given)} translations are given for {len(document)} sentences",
+                    where="Translator.score",
+                    fix="give one translation for each sentence",
+                )
+        targets = [[self._encode_target(text) for text in given] for given in translations]
+        found = score_documents(
+            self.system,
+            [[self._encode(text) for text in document] for document in documents],
+            targets,
+            self.config.batch_tokens,
+            memory,
+        )
+        return [
+            ScoredDocument(scores, [len(tokens) + 1 for tokens in target])
+            for scores, target in zip(found, targets, strict=True)
+        ]
+
+    def score_candidates(
+        self,
+        documents: Sequence[Sequence[str]],
+        translations: Sequence[Sequence[str] | None],
+        candidates: Sequence[tuple[int, int, str]],
+    ) -> list[float]:
+        """Score possible translations of single sentences: (document, sentence, text).
+
+        ``translations`` of a document make its target memory, None leaves them to the model.
+        """
+        return score_candidates(
+            self.system,
+            [[self._encode(text) for text in document] for document in documents],
+            [
+                None if given is None else [self._encode_target(text) for text in given]
+                for given in translations
+            ],
+            [Candidate(d, t, self._encode_target(text)) for d, t, text in candidates],
+            self.config.batch_tokens,
+        )
+
     def _translated(
         self, texts: Sequence[str], descent: Descent, config: SearchConfig
     ) -> TranslatedDocument:
@@ -144,9 +242,12 @@ class Translator:
         )
 
     def _encode(self, text: str) -> list[int]:
-        """The numbers of a sentence; one of white space alone has no words."""
-        text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
-        return [*(self.src_vocabulary.encode(text) if text.strip() else []), EOS]
+        """The numbers of a source sentence, ``</s>`` included."""
+        return [*_number(text, self.src_vocabulary), EOS]
+
+    def _encode_target(self, text: str) -> list[int]:
+        """The numbers of a target sentence, without ``</s>``."""
+        return _number(text, self.trg_vocabulary)
 
     def _translation(self, text: str, found: Hypothesis, config: SearchConfig) -> Translation:
         tokens = self.trg_vocabulary.to_tokens(found.tokens)
@@ -168,3 +269,9 @@ class Translator:
             else name
             for name, token, i in zip(tokens, found.tokens, attended, strict=True)
         ]
+
+
+def _number(text: str, vocabulary: Vocabulary) -> list[int]:
+    """The numbers of a sentence; one of white space alone has no words."""
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
+    return vocabulary.encode(text) if text.strip() else []

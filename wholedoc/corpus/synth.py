@@ -11,7 +11,7 @@ describes the language.
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import fsum, sqrt
 from pathlib import Path
 from random import Random
@@ -575,6 +575,44 @@ def make_key(
     return sorted(items, key=lambda made: (made.sentence, KINDS.index(made.kind)))
 
 
+def make_contrasts(
+    document: SynthDocument, key: Sequence[KeyItem], language: Language
+) -> list[dict[str, Any]]:
+    """The items of a document as a contrastive set: its sentence against those of other worlds.
+
+    An alternative is the whole sentence as it would read if the world were such that the word had
+    that rendering; beside a name, the particles change with it.
+    """
+    src = [pair.src for pair in document.pairs]
+    trg = [pair.trg for pair in document.pairs]
+    contrasts = []
+    for item in key:
+        clause = document.plan[item.sentence]
+        feature, forms = _dependence(item.kind, item.word, language)
+        worlds = [
+            replace(document.world, **{feature: forms.index(word)}) for word in item.alternatives
+        ]
+        contrasts.append(
+            {
+                "source": src,
+                "sentence": item.sentence,
+                "reference": trg[item.sentence],
+                "alternatives": [realise((clause,), w, language)[0].trg for w in worlds],
+                "target": trg,
+                "kind": item.kind,
+            }
+        )
+    return contrasts
+
+
+def _dependence(kind: Kind, word: str, language: Language) -> tuple[str, tuple[str, ...]]:
+    """The feature of the world that a word depends on, and its target forms by that feature."""
+    if kind == "pronoun":
+        return "gender", language.pronoun.trg
+    feature, words = ("topic", language.ambiguous) if kind == "topic" else ("style", language.names)
+    return feature, next(entry.trg for entry in words if entry.src == word)
+
+
 def _pronoun_bound(pronoun: Word, count: int, config: SynthConfig) -> Bound:
     """From the sentence alone: the prior; all ``count`` pronouns of a document fall together."""
     prior = config.gender_prior
@@ -613,7 +651,7 @@ def _style_bound(word: Word, cues: Sequence[int], count: int, config: SynthConfi
 
 
 def write_synth(directory: Path, config: SynthConfig) -> Summary:
-    """Write the three splits, their keys and ``summary.json`` into ``directory``.
+    """Write the three splits, keys, contrastive sets and ``summary.json`` into ``directory``.
 
     Raises ``UserError`` where the directory holds anything but an artificial corpus.
     """
@@ -629,9 +667,12 @@ def write_synth(directory: Path, config: SynthConfig) -> Summary:
         ]
         pairs = [pair for document in documents for pair in document.pairs]
         key: list[KeyItem] = []
+        contrasts: list[dict[str, Any]] = []
         first_line = 0
         for document in documents:
-            key += make_key(document, first_line, len(pairs), language, config)
+            items = make_key(document, first_line, len(pairs), language, config)
+            key += items
+            contrasts += make_contrasts(document, items, language) if split != "train" else []
             first_line += len(document.pairs)
         splits[split] = _summarise(documents, key)
         ids = [document.name for document in documents for _ in document.pairs]
@@ -639,6 +680,9 @@ def write_synth(directory: Path, config: SynthConfig) -> Summary:
         files[f"{split}.trg"] = _lines([pair.trg for pair in pairs])
         files[f"{split}.doc"] = _lines(ids)
         files[f"{split}.key.jsonl"] = _lines([json.dumps(asdict(item)) for item in key])
+        if contrasts:  # nobody chooses among the translations of the training documents
+            lines = [json.dumps(contrast) for contrast in contrasts]
+            files[f"{split}.contrastive.jsonl"] = _lines(lines)
     summary = Summary(config, splits)
     directory.mkdir(parents=True, exist_ok=True)
     # The summary marks the directory as ours: written first, it lets a stopped run be repeated.

@@ -1,0 +1,189 @@
+"""Contrastive sets: is the reference more probable than each of its wrong alternatives?"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from wholedoc.corpus.readers.lines import read_lines
+from wholedoc.errors import UserError
+
+_FIELDS = ("source", "sentence", "reference", "alternatives", "target", "kind", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastiveItem:
+    """A sentence of a document, its translation, and others that are wrong."""
+
+    line: int
+    """Its line in the file, from 1."""
+    source: tuple[str, ...]
+    """The sentences of the document."""
+    sentence: int
+    """Index of the sentence in the document, from 0."""
+    reference: str
+    alternatives: tuple[str, ...]
+    target: tuple[str, ...] | None
+    """Translations of all sentences of the document, where they are given."""
+    kind: str
+    """What the item tests; items without a name of it count in the whole only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemScore:
+    """The log-probabilities of an item's translations."""
+
+    item: ContrastiveItem
+    reference: float
+    alternatives: tuple[float, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether the reference is more probable than every alternative; a tie is not enough."""
+        return all(self.reference > alternative for alternative in self.alternatives)
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the output."""
+        return {
+            "line": self.item.line,
+            "kind": self.item.kind,
+            "right": self.right,
+            "reference": self.reference,
+            "alternatives": list(self.alternatives),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How many items of some are right."""
+
+    items: int
+    right: int
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """The accuracy on a contrastive set."""
+
+    whole: Accuracy
+    kinds: dict[str, Accuracy]
+    """By kind, in the order of the file; items without a kind are in none."""
+
+    @property
+    def summary(self) -> list[str]:
+        """A line for the whole and one for each kind, for people."""
+        return [
+            f"{name}: {100 * found.accuracy:.1f} % right, {found.right:,} of {found.items:,}"
+            for name, found in [("all", self.whole), *self.kinds.items()]
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for ``score --contrastive --json``."""
+        kinds = {kind: asdict(found) for kind, found in self.kinds.items()}
+        return {**asdict(self.whole), "kinds": kinds}
+
+
+def count_right(scores: Sequence[ItemScore]) -> Contrast:
+    """The accuracy over ``scores``, of which there is at least one, and over each kind of them."""
+    kinds = dict.fromkeys(score.item.kind for score in scores if score.item.kind)
+    return Contrast(
+        _accuracy(scores),
+        {kind: _accuracy(score for score in scores if score.item.kind == kind) for kind in kinds},
+    )
+
+
+def _accuracy(scores: Iterable[ItemScore]) -> Accuracy:
+    right = [score.right for score in scores]
+    return Accuracy(len(right), sum(right), sum(right) / len(right))
+
+
+class _ItemError(Exception):
+    """What is wrong with a line, and what to do; the line is known further up."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+
+
+def read_contrastive(path: Path) -> list[ContrastiveItem]:
+    """Read a set of one JSON object per line, plain or gzipped; blank lines are skipped."""
+    items = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            items.append(_parse(number, line))
+        except _ItemError as fault:
+            raise UserError(fault.what, where=f"{path}:{number}", fix=fault.fix) from fault
+    if not items:
+        raise UserError("holds no items", where=str(path), fix="write one JSON object per line")
+    return items
+
+
+def _parse(number: int, line: str) -> ContrastiveItem:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _ItemError(f"not JSON ({error})", "write one JSON object per line") from error
+    if not isinstance(fields, dict):
+        raise _ItemError("not a JSON object", 'write {"source": [...], "sentence": 0, ...}')
+    for name in fields:
+        if name not in _FIELDS:
+            raise _ItemError(f"unknown field {name!r}", f"known are {', '.join(_FIELDS)}")
+    source = _texts(fields, "source")
+    target = _texts(fields, "target") if fields.get("target") is not None else None
+    if target is not None and len(target) != len(source):
+        raise _ItemError(
+            f"'target' has {len(target)} sentences, 'source' has {len(source)}",
+            "give one translation for each sentence, or leave 'target' out",
+        )
+    sentence = _field(fields, "sentence")
+    if not isinstance(sentence, int) or isinstance(sentence, bool):
+        raise _ItemError("'sentence' is not a whole number", "give its index in 'source', from 0")
+    if not 0 <= sentence < len(source):
+        raise _ItemError(
+            f"'sentence' is {sentence}, but 'source' has {len(source)} sentences",
+            "give its index in 'source', from 0",
+        )
+    reference = _text(_field(fields, "reference"), "reference")
+    alternatives = _texts(fields, "alternatives")
+    if reference in alternatives:
+        raise _ItemError("an alternative equals the reference", "give only wrong translations")
+    return ContrastiveItem(number, source, sentence, reference, alternatives, target, _kind(fields))
+
+
+def _kind(fields: dict[str, Any]) -> str:
+    given = [name for name in ("kind", "tags") if fields.get(name) is not None]
+    if len(given) > 1:
+        raise _ItemError("both 'kind' and 'tags' are given", "give one of them")
+    return _text(fields[given[0]], given[0]) if given else ""
+
+
+def _field(fields: dict[str, Any], name: str) -> object:
+    if name not in fields:
+        raise _ItemError(f"{name!r} is missing", f"add the field {name!r}")
+    return fields[name]
+
+
+def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
+    values = _field(fields, name)
+    if not isinstance(values, list):
+        raise _ItemError(f"{name!r} is not a list", f"write {name!r} as a list of texts")
+    if not values:
+        raise _ItemError(f"{name!r} is empty", f"give at least one text in {name!r}")
+    return tuple(_text(value, name) for value in values)
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise _ItemError(f"{name!r} holds {json.dumps(value)}, which is no text", "write a text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _ItemError(f"{name!r} holds half a surrogate pair", "write whole characters") from (
+            error
+        )
+    return value
