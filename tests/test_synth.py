@@ -30,11 +30,14 @@ from wholedoc.corpus.synth import (
     draw_document,
     draw_plan,
     expect,
+    make_contrasts,
     make_key,
     realise,
     write_synth,
 )
 from wholedoc.errors import UserError
+from wholedoc.evaluation.contrastive import read_contrastive
+from wholedoc.evaluation.phenomena import read_key
 
 CONFIG = SynthConfig()
 LANGUAGE = build_language(CONFIG)
@@ -404,7 +407,12 @@ def test_files_are_complete_and_agree(tmp_path: Path) -> None:
     summary = write_synth(tmp_path / "new" / "corpus", SMALL)
     files = contents(tmp_path / "new" / "corpus")
     endings = ("src", "trg", "doc", "key.jsonl")
-    assert set(files) == {f"{s}.{e}" for s, e in product(SPLITS, endings)} | {"summary.json"}
+    contrastive = {"dev.contrastive.jsonl", "test.contrastive.jsonl"}
+    assert set(files) == {
+        *(f"{split}.{ending}" for split, ending in product(SPLITS, endings)),
+        *contrastive,
+        "summary.json",
+    }
     assert json.loads(files["summary.json"]) == json.loads(json.dumps(summary.to_json()))
     for split, count in zip(SPLITS, (8, 3, 4), strict=True):
         src, trg, doc = (files[f"{split}.{e}"].decode().splitlines() for e in endings[:3])
@@ -423,6 +431,49 @@ def test_files_are_complete_and_agree(tmp_path: Path) -> None:
             assert item["word"] in src[item["line"]].split()
             assert item["expected"] in trg[item["line"]].split()
             assert set(item["bounds"]) == set(INFORMATION)
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_contrastive_sets_agree_with_their_keys(split: str, tmp_path: Path) -> None:
+    write_synth(tmp_path, SMALL)
+    key = read_key(tmp_path / f"{split}.key.jsonl")
+    contrasts = read_contrastive(tmp_path / f"{split}.contrastive.jsonl")
+    src, trg, doc = (
+        (tmp_path / f"{split}.{e}").read_text().splitlines() for e in ("src", "trg", "doc")
+    )
+    assert len(contrasts) == len(key)
+    for item, contrast in zip(key, contrasts, strict=True):
+        here = [i for i, name in enumerate(doc) if name == item.document]
+        assert contrast.source == tuple(src[i] for i in here)
+        assert contrast.target == tuple(trg[i] for i in here)
+        assert contrast.sentence == item.sentence
+        assert contrast.kind == item.kind
+        assert contrast.reference == trg[item.line]
+        assert len(contrast.alternatives) == len(item.alternatives)
+
+
+def test_alternatives_are_sentences_of_other_worlds(
+    sample: list[tuple[SynthDocument, list[KeyItem]]],
+) -> None:
+    """Nothing but the word and, beside a name, its particles tells the world."""
+    rules = Rules(LANGUAGE)
+    features = {"pronoun": "gender", "topic": "topic", "name": "style"}
+    for document, key in sample[:200]:
+        for item, contrast in zip(key, make_contrasts(document, key, LANGUAGE), strict=True):
+            reference = contrast["reference"].split()
+            assert reference.count(item.expected) == 1
+            values = range(CONFIG.topics if item.kind == "topic" else 2)
+            worlds = [replace(document.world, **{features[item.kind]: v}) for v in values]
+            possible = {rules.translate(document.pairs[item.sentence].src, w) for w in worlds}
+            assert {contrast["reference"], *contrast["alternatives"]} == possible
+            for text, word in zip(contrast["alternatives"], item.alternatives, strict=True):
+                changed = [
+                    (old, new)
+                    for old, new in zip(reference, text.split(), strict=True)
+                    if old != new
+                ]
+                assert (item.expected, word) in changed
+                assert len(changed) == (3 if item.kind == "name" else 1)
 
 
 def test_same_configuration_gives_the_same_bytes(tmp_path: Path) -> None:

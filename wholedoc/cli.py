@@ -389,6 +389,8 @@ def score(
     translator = Translator.load(model)
     if sentence_model:
         translator = translator.without_memory()
+    lines: list[str]
+    found: ScoredCorpus | Contrast
     if contrastive:
         lines, found = _score_set(translator, contrastive, target_memory)
     else:
