@@ -25,7 +25,7 @@ VARIANTS = [(f, m) for f in ("context", "output") for m in ("src", "trg", "both"
 
 def make_system(fusion: str = "context", memory: str = "both") -> System:
     config = ModelConfig(**SIZES, fusion=fusion, memory=memory)
-    base = TranslationModel(config.without_memory(), 11, 9).double()
+    base = TranslationModel(config.without_context(), 11, 9).double()
     model = TranslationModel(config, 11, 9).double()
     vectors = SentenceVectors(11, config).double() if memory != "trg" else None
     for seed, module in enumerate((base, model, vectors)):

@@ -5,34 +5,20 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import toy_config
+from toy import DOCUMENT_SETTINGS, stopped_training, toy_config
 
 from wholedoc.app.translator import Translator
 from wholedoc.config import Config
 from wholedoc.errors import UserError
-from wholedoc.training import loop
-from wholedoc.training.loop import Stopped
 from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
-SETTINGS = [
-    f"{stage}.{setting}"
-    for stage in ("stage0", "stage1", "stage2")
-    for setting in (
-        "optimiser=adam",
-        "learning_rate=0.02",
-        "epochs=2",
-        "normalisation=token",
-        "dropout=0.1",
-        "batch_tokens=60",
-    )
-]
 
 
 def document_config(directory: Path, *settings: str) -> Config:
     both = ("model.memory=both", "model.fusion=context")
-    return toy_config(directory, *SETTINGS, *both, *settings)
+    return toy_config(directory, *DOCUMENT_SETTINGS, *both, *settings)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +49,7 @@ def test_stage_2_moves_every_parameter_and_leaves_the_language_models_alone(trai
 
 
 def test_zero_passes_give_the_sentence_model(trained: Run, corpus: Path) -> None:
-    alone = train(toy_config(corpus, *SETTINGS), corpus / "alone")
+    alone = train(toy_config(corpus, *DOCUMENT_SETTINGS), corpus / "alone")
     assert all(
         torch.equal(value, weights(trained, "stage1")[name])
         for name, value in weights(alone, "stage1").items()
@@ -84,19 +70,8 @@ def test_zero_passes_give_the_sentence_model(trained: Run, corpus: Path) -> None
 def test_training_resumes_exactly_inside_every_stage(
     stage: str, trained: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = loop._Loop._keep
-
-    def stop_in_the_middle(self: loop._Loop) -> None:
-        keep(self)
-        if self.task.name == stage and self.position.updates == 3:
-            self._checkpoint()
-            raise Stopped
-
     config = document_config(corpus)
-    with monkeypatch.context() as patch:
-        patch.setattr(loop._Loop, "_keep", stop_in_the_middle)
-        with pytest.raises(Stopped):
-            train(config, tmp_path / "run")
+    stopped_training(config, tmp_path / "run", stage, monkeypatch)
     resumed = train(config, tmp_path / "run")
     for name in STAGES:
         expected = weights(trained, name)

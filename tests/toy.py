@@ -3,7 +3,11 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from wholedoc.config import Config, load_config
+from wholedoc.training import loop
+from wholedoc.training.stages import train
 
 _WORDS = 12
 
@@ -36,6 +40,19 @@ batch_tokens = 60
 beam = 2
 """
 
+DOCUMENT_SETTINGS = [
+    f"{stage}.{setting}"
+    for stage in ("stage0", "stage1", "stage2")
+    for setting in (
+        "optimiser=adam",
+        "learning_rate=0.02",
+        "epochs=2",
+        "normalisation=token",
+        "dropout=0.1",
+        "batch_tokens=60",
+    )
+]
+
 
 def write_toy(directory: Path, train_documents: int = 8) -> Path:
     """Write a corpus and ``toy.toml``; each source word has one translation, order is kept."""
@@ -64,3 +81,21 @@ def toy_config(directory: Path, *settings: str) -> Config:
     """The toy's configuration with some values set, its corpus written where it is missing."""
     file = directory / "toy.toml"
     return load_config(file if file.exists() else write_toy(directory), settings)
+
+
+def stopped_training(
+    config: Config, directory: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Train until the third update of a stage, as if told to stop there."""
+    keep = loop._Loop._keep
+
+    def stop_in_the_middle(self: loop._Loop) -> None:
+        keep(self)
+        if self.task.name == stage and self.position.updates == 3:
+            self._checkpoint()
+            raise loop.Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Loop, "_keep", stop_in_the_middle)
+        with pytest.raises(loop.Stopped):
+            train(config, directory)

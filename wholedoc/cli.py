@@ -442,7 +442,7 @@ def params(
     as_json: JsonFlag = False,
 ) -> None:
     """Parameter counts of every variant: the paper's Table 3."""
-    sizes_of = load_config(config).model  # checked before torch is imported
+    sizes_of = load_config(config).model.without_context()  # checked before torch is imported
     from wholedoc.model.size import measure_sizes
 
     sizes = measure_sizes(sizes_of, src_vocab, trg_vocab)

@@ -39,6 +39,7 @@ NotNegative = Annotated[float, Interval(0)]
 Share = Annotated[float, Interval(0, 0.95)]
 MemoryName = Literal["none", "src", "trg", "both"]
 FusionName = Literal["none", "context", "output"]
+ContextName = Literal["none", "jean2017", "wang2017", "prevtrg", "more"]
 Order = Literal["parallel", "sequential"]
 FirstPass = Literal["base", "document"]
 UnknownWords = Literal["none", "copy", "lexicon"]
@@ -111,10 +112,18 @@ class ModelConfig:
     """Which memories of the document a sentence reads."""
     fusion: FusionName = "none"
     """Where readings enter: the decoder's next state (Memory-to-Context) or its output layer."""
+    context: ContextName = "none"
+    """Instead of memories, what a baseline reads of the sentences just before; ``more`` reads
+    nothing and is trained as long."""
 
-    def without_memory(self) -> "ModelConfig":
+    def without_context(self) -> "ModelConfig":
         """The sentence model inside the document model."""
-        return dataclasses.replace(self, memory="none", fusion="none")
+        return dataclasses.replace(self, memory="none", fusion="none", context="none")
+
+    @property
+    def reads_document(self) -> bool:
+        """Whether there is a second stage, in which whole documents are read."""
+        return self.memory != "none" or self.context != "none"
 
     @property
     def reads_source(self) -> bool:
@@ -125,6 +134,11 @@ class ModelConfig:
     def reads_target(self) -> bool:
         """Whether there is a target memory."""
         return self.memory in ("trg", "both")
+
+    @property
+    def reads_translations(self) -> bool:
+        """Whether a sentence reads the current translations of others."""
+        return self.reads_target or self.context == "prevtrg"
 
 
 @dataclass(frozen=True)
@@ -291,6 +305,13 @@ def config_from_dict(values: Mapping[str, Any], where: str) -> Config:
             f"model.fusion = '{config.model.fusion}'",
             where=where,
             fix="set both, or neither: a memory needs a fusion through which it is read",
+        )
+    if config.model.context != "none" and config.model.memory != "none":
+        raise UserError(
+            f"model.context = '{config.model.context}' does not go with "
+            f"model.memory = '{config.model.memory}'",
+            where=where,
+            fix="set model.memory='none' and model.fusion='none', or model.context='none'",
         )
     if config.model.tie != "none" and config.model.embedding != config.model.hidden:
         raise UserError(

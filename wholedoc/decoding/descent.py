@@ -187,7 +187,7 @@ class DocumentReader:
         places = range(len(walk.sentences)) if t is None else [t]
         own = torch.tensor(list(places), dtype=torch.long, device=self.device)
         return self.model.read(
-            self.summaries[id(walk)][own], own, self.cells[id(walk)], last_states
+            self.summaries[id(walk)][own], own, self.cells[id(walk)], last_states, walk.sentences
         )
 
     def _encode(self, sentences: Sequence[Sentence]) -> Tensor:
@@ -223,4 +223,6 @@ def _last_states(translations: list[list[Hypothesis]]) -> Tensor:
 def _stack(readings: Sequence[Readings]) -> Readings:
     """Readings of single sentences as those of a document."""
     columns = zip(*((r.src, r.trg, r.src_weights, r.trg_weights) for r in readings), strict=True)
-    return Readings(*(None if c[0] is None else torch.cat(c) for c in columns))
+    src, trg, src_weights, trg_weights = (None if c[0] is None else torch.cat(c) for c in columns)
+    words = tuple(state for r in readings for state in r.words or ())
+    return Readings(src, trg, src_weights, trg_weights, words or None)

@@ -92,7 +92,7 @@ def _target_cells(
 ) -> list[Tensor | None]:
     """The cells of each document's target memory: of its translations, or of generated ones."""
     cells: list[Tensor | None] = [None] * len(documents)
-    if system.model.target_query is None:
+    if not system.model.reads_translations:
         return cells
     given = [d for d, known in enumerate(translations) if known is not None]
     others = [d for d, known in enumerate(translations) if known is None]

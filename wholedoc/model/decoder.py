@@ -13,6 +13,7 @@ from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.encoder import Encoding
 from wholedoc.model.fusion import FUSIONS, Fusion
+from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings
 from wholedoc.model.recurrence import Gates
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
@@ -39,6 +40,8 @@ class Source:
     """What the readings add to the lower layer's projected input."""
     logits: Float[Tensor, "sent vocabulary"] | None = None
     """What the readings add to the logits."""
+    words: Attended | None = None
+    """Words outside the sentence that are attended to as well."""
 
     def select(self, rows: Int[Tensor, " row"]) -> "Source":
         """The given rows, in the given order; a row may come more than once."""
@@ -46,6 +49,7 @@ class Source:
             self.attended.select(rows),
             None if self.gates is None else self.gates[rows],
             None if self.logits is None else self.logits[rows],
+            None if self.words is None else self.words.select(rows),
         )
 
 
@@ -166,23 +170,37 @@ class Decoder(nn.Module):
         self.fusion: Fusion | None = None
         if config.fusion != "none":
             self.fusion = FUSIONS[config.fusion](vocabulary, config, dropout)
+        elif config.context != "none":
+            self.fusion = CONTEXTS[config.context](config, dropout)
 
     def prepare(self, encoding: Encoding, readings: Readings | None = None) -> Source:
         """Project whatever is the same at every step."""
         attended = self.attention.attend(encoding)
         if self.fusion is None or readings is None:
             return Source(attended)
-        return Source(attended, self.fusion.gates(readings), self.fusion.logits(readings))
+        return Source(
+            attended,
+            self.fusion.gates(readings),
+            self.fusion.logits(readings),
+            self.fusion.attend(readings),
+        )
 
     def step(
-        self, state: DecoderState, word: Float[Tensor, "sent gates"], source: Attended
+        self,
+        state: DecoderState,
+        word: Float[Tensor, "sent gates"],
+        source: Attended,
+        others: Attended | None = None,
     ) -> tuple[DecoderState, Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
         """s_j, c_j and α_j from s_{j-1} and what is known beforehand of the lower layer's input.
 
-        ``word`` is W_sj E_T[y_{j-1}] and, where a fusion adds to the gates, that addition.
+        ``word`` is W_sj E_T[y_{j-1}] and, where a fusion adds to the gates, that addition;
+        ``others`` are words outside the sentence that it lets the step look at.
         """
         query = torch.cat((state.lower, state.upper), dim=-1)
         context, weights = self.attention(query, source)
+        if self.fusion is not None and others is not None:
+            word = self.fusion.look(word, query, others)
         lower = self.lower(word + self.context(self.dropout(context)), state.lower)
         upper = self.upper(self.between(self.dropout(lower)), state.upper)
         return DecoderState(lower, upper), context, weights
@@ -199,7 +217,13 @@ class Decoder(nn.Module):
         words = self.word(self.dropout(embedded))  # all steps in one product
         if source.gates is not None:
             words = words + source.gates
-        states, contexts, weights = self.unroll(self.start(encoding), words, source.attended)
+        state = self.start(encoding)
+        if source.words is None:
+            states, contexts, weights = self.unroll(state, words, source.attended)
+        else:
+            states, contexts, weights = self.step_by_step(
+                state, words, source.attended, source.words
+            )
         features = self.output.features(self.dropout(states), contexts, embedded)
         return Decoded(
             features.transpose(0, 1),
@@ -241,16 +265,23 @@ class Decoder(nn.Module):
         return unroll(inputs, weights)
 
     def step_by_step(
-        self, state: DecoderState, words: Float[Tensor, "trg_word sent gates"], source: Attended
+        self,
+        state: DecoderState,
+        words: Float[Tensor, "trg_word sent gates"],
+        source: Attended,
+        others: Attended | None = None,
     ) -> tuple[
         Float[Tensor, "trg_word sent hidden"],
         Float[Tensor, "trg_word sent states"],
         Float[Tensor, "trg_word sent src_word"],
     ]:
-        """What :meth:`unroll` computes, as a plain loop: the reference it is tested against."""
+        """What :meth:`unroll` computes, as a plain loop: the reference it is tested against.
+
+        Only this one lets the steps look at ``others``.
+        """
         uppers, contexts, weights = [], [], []
         for word in words:
-            state, context, weight = self.step(state, word, source)
+            state, context, weight = self.step(state, word, source, others)
             uppers.append(state.upper)
             contexts.append(context)
             weights.append(weight)
@@ -264,7 +295,7 @@ class Decoder(nn.Module):
         word = self.word(embedded)
         if source.gates is not None:
             word = word + source.gates
-        state, context, weights = self.step(state, word, source.attended)
+        state, context, weights = self.step(state, word, source.attended, source.words)
         features = self.output.features(state.upper, context, embedded)
         return state, self.log_probabilities(features, source.logits), weights
 

@@ -1,31 +1,51 @@
-"""How readings of the memories enter the decoder: one small class per fusion.
+"""How readings enter the decoder: one small class per fusion.
 
 A reading is the same for all words of a sentence, so its product with a matrix is taken once per
 sentence and added at every step. For the same reason its dropout mask is drawn once per sentence.
 """
 
-from abc import ABC, abstractmethod
 from typing import final
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
+from wholedoc.model.attention import Attended
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.memory import Readings
 from wholedoc.model.recurrence import Gates
 
 
-class Fusion(nn.Module, ABC):
-    """What readings add to the gates of the decoder's lower layer, or to its logits."""
+class Fusion(nn.Module):
+    """What readings add to the gates of the decoder's lower layer, or to its logits.
 
-    @abstractmethod
+    Each fusion says where; to the other places it adds nothing.
+    """
+
     def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
-        """An addition to the projected input of the lower layer."""
+        """An addition to the projected input of the lower layer, the same at every step."""
+        del readings
+        return None
 
-    @abstractmethod
     def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
         """An addition to the logits of all words of the sentence."""
+        del readings
+        return None
+
+    def attend(self, readings: Readings) -> Attended | None:
+        """Words outside the sentence that :meth:`look` is given at every step."""
+        del readings
+        return None
+
+    def look(
+        self,
+        projected: Float[Tensor, "sent gates"],
+        state: Float[Tensor, "sent both"],
+        words: Attended,
+    ) -> Float[Tensor, "sent gates"]:
+        """The projected input of a step and what the words add to it, seen from both layers."""
+        del state, words
+        return projected
 
 
 @final
@@ -47,9 +67,6 @@ class MemoryToContext(Fusion):
         """W_sm c_src + W_st c_trg."""
         return _project(self.source, self.target, readings, self.dropout)
 
-    def logits(self, readings: Readings) -> None:
-        """Nothing."""
-
 
 @final
 class MemoryToOutput(Fusion):
@@ -64,9 +81,6 @@ class MemoryToOutput(Fusion):
         self.source = nn.Linear(2 * hidden, vocabulary, bias=False) if config.reads_source else None
         self.target = nn.Linear(hidden, vocabulary, bias=False) if config.reads_target else None
         self.dropout = Dropout(dropout)
-
-    def gates(self, readings: Readings) -> None:
-        """Nothing."""
 
     def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
         """W_ym c_src + W_yt c_trg."""

@@ -14,25 +14,29 @@ from wholedoc.model.recurrence import BidirectionalGRU
 
 @dataclass(frozen=True)
 class Readings:
-    """What some sentences read; None stands for a memory that is not read."""
+    """What some sentences read of their document; None stands for what is not read."""
 
     src: Float[Tensor, "sent states"] | None = None
-    """c_src."""
+    """c_src, or what a baseline has in its place."""
     trg: Float[Tensor, "sent hidden"] | None = None
-    """c_trg."""
+    """c_trg, or what a baseline has in its place."""
     src_weights: Float[Tensor, "sent cell"] | None = None
     """p over the sentences of the document, in the source memory."""
     trg_weights: Float[Tensor, "sent cell"] | None = None
     """p over the sentences of the document, in the target memory."""
+    words: tuple[Float[Tensor, "_ states"], ...] | None = None
+    """For each sentence, states of words outside it that its decoder attends to."""
 
 
 def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, " row"]) -> Readings:
     """The readings of given sentences, counted through several documents; without weights."""
     src = [document.src for document in documents if document.src is not None]
     trg = [document.trg for document in documents if document.trg is not None]
+    words = [state for document in documents for state in document.words or ()]
     return Readings(
         torch.cat(src)[rows] if src else None,
         torch.cat(trg)[rows] if trg else None,
+        words=tuple(words[row] for row in rows.tolist()) if words else None,
     )
 
 

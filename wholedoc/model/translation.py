@@ -1,6 +1,7 @@
 """The translation model, put together from its parts."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +11,7 @@ from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder
+from wholedoc.model.local import LocalContext, Neighbourhood
 from wholedoc.model.memory import Readings, SourceMemory, TargetQuery, read_memory
 from wholedoc.model.recurrence import Gates
 
@@ -17,9 +19,10 @@ from wholedoc.model.recurrence import Gates
 class TranslationModel(nn.Module):
     """P(y_t | x_t, y_-t, x_-t) = Π_j P(y_tj | y_t<j, x_t, c_src, c_trg).
 
-    An encoder, an attentional decoder, and the memories that ``config.memory`` names. Without any,
-    or with no readings given, it is the sentence model S-NMT, P(y_t | x_t). The dropout rates of
-    encoder and decoder, and of the document RNN, belong to training.
+    An encoder, an attentional decoder, and the memories that ``config.memory`` names, or the local
+    context that ``config.context`` names. Without any, or with no readings given, it is the
+    sentence model S-NMT, P(y_t | x_t). The dropout rates of encoder and decoder, and of the
+    document RNN, belong to training.
     """
 
     def __init__(
@@ -31,6 +34,7 @@ class TranslationModel(nn.Module):
         document_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.reads_translations = config.reads_translations
         self.encoder = Encoder(src_vocabulary, config, dropout)
         self.decoder = Decoder(trg_vocabulary, config, dropout)
         self.source_memory = SourceMemory(config, document_dropout) if config.reads_source else None
@@ -57,14 +61,20 @@ class TranslationModel(nn.Module):
         own: Int[Tensor, " query"],
         source_cells: Float[Tensor, "cell states"] | None,
         last_states: Float[Tensor, "cell hidden"] | None,
+        sentences: Sequence[Sequence[int]] = (),
     ) -> Readings:
         """What some sentences of a document read, from whichever memories are given.
+
+        A local context reads the source ``sentences`` of the document, or its last states.
 
         Paper: [src-read]. c_src = MemNet(M[x_-t], h_t), where h_t is the encoder's summary as it
         is; ``own`` are the sentences' places.
         Paper: [trg-mem]. The cells of the target memory are the last decoder states of the current
         translations; no gradient goes into them.
         """
+        if isinstance(self.decoder.fusion, LocalContext):
+            document = Neighbourhood(sentences, self.encoder.embedding, last_states)
+            return self.decoder.fusion.read(document, own)
         src = src_weights = trg = trg_weights = None
         if source_cells is not None:
             src, src_weights = read_memory(source_cells, summaries, own)
@@ -83,7 +93,7 @@ def initialise(model: nn.Module, seed: int) -> None:
                 _fill(module.weight, math.sqrt(3 / module.embedding_dim), generator)
                 module.weight[PAD].zero_()
                 continue
-            gates = 3 if isinstance(module, Gates) else 1
+            gates = 3 if isinstance(module, Gates | nn.GRU) else 1
             for parameter in module.parameters(recurse=False):
                 if parameter.dim() == 1:
                     parameter.zero_()

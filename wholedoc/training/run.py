@@ -198,10 +198,10 @@ class Run:
                 where=str(self.directory),
                 fix="let `wholedoc train` finish its first epoch",
             )
-        base = TranslationModel(config.model.without_memory(), *sizes)
+        base = TranslationModel(config.model.without_context(), *sizes)
         load_weights(stage1, base)
         base.to(device).eval()
-        if config.model.memory == "none" or not stage2.exists():
+        if not config.model.reads_document or not stage2.exists():
             return System(base, base)
         model = TranslationModel(config.model, *sizes)
         load_weights(stage2, model)

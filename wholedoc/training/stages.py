@@ -72,7 +72,7 @@ class _Training:
         sets = Sets(self.run.load_corpus("train"), self.run.load_corpus("dev"))
         sentence_model = self._train_sentence_model(sets)
         self._learn_lexicon(sentence_model)
-        if self.config.model.memory == "none":
+        if not self.config.model.reads_document:
             return
         if self.config.model.reads_source:
             for direction in DIRECTIONS:
@@ -90,7 +90,7 @@ class _Training:
         src, trg = self.run.load_vocabularies()
         stage = Stage("stage1", self.config.stage1, self.config.seed)
         model = TranslationModel(
-            self.config.model.without_memory(), len(src), len(trg), stage.config.dropout
+            self.config.model.without_context(), len(src), len(trg), stage.config.dropout
         )
         initialise(model, self.config.seed)
         self._train(translation_task(stage, model.to(self.device), sets))
@@ -122,7 +122,7 @@ class _Training:
                 corpus,
                 self._vectors(name, corpus) if config.model.reads_source else None,
                 self._last_states(name, corpus, sentence_model)
-                if config.model.reads_target
+                if config.model.reads_translations
                 else None,
             )
             for name, corpus in (("train", sets.train), ("dev", sets.dev))

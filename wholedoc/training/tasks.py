@@ -196,9 +196,12 @@ def document_loss(
         cells = None
         if model.source_memory is not None:
             cells = model.source_memory(_rows(data.vectors, document, device))
-        last_states = _rows(data.last_states, document, device) if model.target_query else None
+        last_states = (
+            _rows(data.last_states, document, device) if model.reads_translations else None
+        )
         own = torch.arange(len(document), device=device)
-        readings.append(model.read(summary, own, cells, last_states))
+        words = [corpus.src(t).tolist() for t in document]
+        readings.append(model.read(summary, own, cells, last_states, words))
     losses = []
     for part, batch, encoding in zip(parts, batches, encodings, strict=True):
         read = gather_readings(readings, torch.from_numpy(part).to(device))

@@ -1,0 +1,202 @@
+"""Baselines that read only what stands just before a sentence: one small class each.
+
+Each is a fusion that reads for itself. Widths: E of an embedding, H of a recurrent layer; T
+sentences of a document, I words of a sentence. Without a sentence before it, a sentence reads
+exactly zero.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from wholedoc.config import ModelConfig
+from wholedoc.corpus.batches import pad
+from wholedoc.model.attention import Attended, Attention
+from wholedoc.model.dropout import Dropout
+from wholedoc.model.fusion import Fusion
+from wholedoc.model.memory import Readings
+from wholedoc.model.recurrence import BidirectionalGRU, Gates
+
+_WINDOW = 3
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A document, as far as a local context looks at it."""
+
+    sentences: Sequence[Sequence[int]]
+    """The source, each sentence ended by ``</s>``."""
+    embedding: nn.Embedding
+    """E_S, that of the translation encoder."""
+    last_states: Float[Tensor, "cell hidden"] | None
+    """The upper decoder state that predicted ``</s>``, of each sentence's current translation."""
+
+    def embed(
+        self, places: Sequence[int]
+    ) -> tuple[Float[Tensor, "sent word embedding"], Int[Tensor, " sent"]]:
+        """E_S[x_i] of the words of given sentences, and how many they are."""
+        words, lengths = pad([self.sentences[t] for t in places])
+        device = self.embedding.weight.device
+        return self.embedding(words.to(device)), lengths.to(device)
+
+
+class LocalContext(Fusion, ABC):
+    """A fusion that reads for itself, from the neighbourhood of a sentence."""
+
+    @abstractmethod
+    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+        """What some sentences read; ``own`` are their places in the document."""
+
+
+@final
+class Wang2017(LocalContext):
+    """d_t = GRU(d, w_k) over k = t−3 … t−1,  w_k = GRU(w, E_S[x_ki]) over i = 1 … I.
+
+    Wang et al. (2017). w_k (H) is the last state over the words of sentence k, ``</s>`` included;
+    d_t (H) the last state over the up to three sentences before, the nearest last. Both start at
+    zero. s_j = GRU(s_{j-1}, … + W_sd d_t). ``word`` and ``sentence`` are the two GRUs, ``enter`` is
+    W_sd, 3H × H.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        self.word = nn.GRU(config.embedding, config.hidden, batch_first=True)
+        self.sentence = nn.GRU(config.hidden, config.hidden, batch_first=True)
+        self.enter = Gates(config.hidden, config.hidden, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+        """d_t of each sentence."""
+        first, last = max(0, int(own.min()) - _WINDOW), int(own.max())
+        if last == 0:
+            return Readings(self.enter.weight.new_zeros(len(own), self.enter.in_features))
+        embedded, lengths = document.embed(range(first, last))
+        sentences = _last(self.word, self.dropout(embedded), lengths)  # (last − first, H)
+        begin = (own - _WINDOW).clamp(min=0)
+        places = begin[:, None] + torch.arange(_WINDOW, device=own.device)  # (Q, 3)
+        window = sentences[(places - first).clamp(max=len(sentences) - 1)]  # (Q, 3, H)
+        count = own - begin
+        summary = _last(self.sentence, self.dropout(window), count.clamp(min=1))
+        return Readings(summary * (count > 0)[:, None])
+
+    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
+        """W_sd d_t."""
+        return None if readings.src is None else self.enter(self.dropout(readings.src))
+
+
+@final
+class PrevTrg(LocalContext):
+    """s_j = GRU(s_{j-1}, … + W_st m_{t−1}): a target memory with all weight on the cell before.
+
+    m_{t−1} (H) is the last upper decoder state of the previous sentence's current translation; no
+    gradient goes into it. ``enter`` is W_st, 3H × H.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        self.enter = Gates(config.hidden, config.hidden, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+        """m_{t−1} for each sentence, as a weighted sum over all cells."""
+        if document.last_states is None:
+            return Readings()
+        cells = document.last_states.detach()
+        weights = (torch.arange(len(cells), device=own.device) == own[:, None] - 1).to(cells.dtype)
+        return Readings(trg=weights @ cells, trg_weights=weights)
+
+    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
+        """W_st m_{t−1}."""
+        return None if readings.trg is None else self.enter(self.dropout(readings.trg))
+
+
+@final
+class Jean2017(LocalContext):
+    """a'_ji = v' · tanh(W'_ae h'_i + W'_at s_{j-1}),  α'_j = softmax(a'_j),  c'_j = Σ_i α'_ji h'_i.
+
+    Jean et al. (2017). h'_i (2H) are the states of a bidirectional GRU over the words of the
+    previous source sentence, ``</s>`` included; s_{j-1} is the state of both decoder layers, as in
+    the first attention. s_j = GRU(s_{j-1}, … + W_sp c'_j). ``rnn`` and ``attention`` are those of
+    the previous sentence alone, ``enter`` is W_sp, 3H × 2H.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        width = 2 * config.hidden
+        self.rnn = BidirectionalGRU(config.embedding, config.hidden)
+        self.attention = Attention(width, width, config.alignment)
+        self.enter = Gates(width, config.hidden, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+        """h'_i for each sentence; where there is none before it, a single state of zero."""
+        before = (own - 1).tolist()
+        nothing = self.enter.weight.new_zeros(1, self.enter.in_features)
+        encoded: dict[int, Tensor] = {}
+        if places := [t for t in before if t >= 0]:
+            embedded, lengths = document.embed(places)
+            states, _ = self.rnn(self.dropout(embedded).transpose(0, 1), lengths)
+            rows = self.dropout(states).unbind(1)
+            trimmed = [row[:n] for row, n in zip(rows, lengths.tolist(), strict=True)]
+            encoded = dict(zip(places, trimmed, strict=True))
+        return Readings(words=tuple(encoded.get(t, nothing) for t in before))
+
+    def attend(self, readings: Readings) -> Attended | None:
+        """W'_ae h'_i and h'_i, padded."""
+        if readings.words is None:
+            return None
+        states = pad_sequence(list(readings.words), batch_first=True)  # (T, I, 2H)
+        lengths = torch.tensor([len(words) for words in readings.words], device=states.device)
+        mask = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+        return Attended(self.attention.key(states), states, mask)
+
+    def look(
+        self,
+        projected: Float[Tensor, "sent gates"],
+        state: Float[Tensor, "sent both"],
+        words: Attended,
+    ) -> Float[Tensor, "sent gates"]:
+        """W_sp c'_j, added; c'_j has a fresh dropout mask at each step, as c_j has."""
+        context, _ = self.attention(state, words)
+        added: Tensor = projected + self.enter(self.dropout(context))
+        return added
+
+
+@final
+class More(LocalContext):
+    """s_j = GRU(s_{j-1}, …), and nothing else: the sentence model, trained as long as the others.
+
+    A control. What the second stage gains without any context is no gain from context.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        del config, dropout
+
+    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+        """Nothing."""
+        del document, own
+        return Readings()
+
+
+CONTEXTS: dict[str, type[Wang2017] | type[PrevTrg] | type[Jean2017] | type[More]] = {
+    "jean2017": Jean2017,
+    "wang2017": Wang2017,
+    "prevtrg": PrevTrg,
+    "more": More,
+}
+
+
+def _last(
+    rnn: nn.GRU, inputs: Float[Tensor, "row step input"], lengths: Int[Tensor, " row"]
+) -> Float[Tensor, "row hidden"]:
+    """The state after the last real step of each row."""
+    states, _ = rnn(inputs)
+    last: Tensor = states[torch.arange(len(inputs), device=inputs.device), lengths - 1]
+    return last
