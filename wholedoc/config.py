@@ -116,6 +116,18 @@ class ModelConfig:
     """Instead of memories, what a baseline reads of the sentences just before; ``more`` reads
     nothing and is trained as long."""
 
+    vectors: Literal["raw", "standard"] = "raw"
+    """Sentence vectors of the source memory: as the language models give them (the paper), or each
+    dimension with mean 0 and deviation 1 over the training set."""
+    scaled: bool = False
+    """Divide the scores of a reading by the square root of the cells' width."""
+    hops: Count = 1
+    """Times that a memory is read; each reading adds to the next query."""
+    gate: bool = False
+    """Let a sentence close its readings, dimension by dimension."""
+    query: Literal["state", "learned"] = "state"
+    """What a sentence asks its memories with: its last state (the paper), or a learned view."""
+
     def without_context(self) -> "ModelConfig":
         """The sentence model inside the document model."""
         return dataclasses.replace(self, memory="none", fusion="none", context="none")
@@ -203,6 +215,8 @@ class SearchConfig:
     first_pass: FirstPass = "base"
     """Translations to begin with: the sentence model's, or the document model's, which then reads
     the source memory alone."""
+    shuffle_memory: bool = False
+    """A control: each document reads the memory of another one of those translated with it."""
     max_length_factor: Positive = 2.0
     """Longest translation, in tokens per source token ..."""
     max_length_extra: CountOrZero = 10

@@ -11,6 +11,7 @@ from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
 from wholedoc.decoding.likelihood import Sentence, score_sentences
 from wholedoc.decoding.search import Hypothesis, search
+from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
@@ -69,6 +70,8 @@ def translate_documents(
     """
     walks = [Descent(sentences) for sentences in documents]
     descent = _Descender(system, config, nbest, progress)
+    if config.shuffle_memory:
+        descent.others = _exchange(walks)
     descent.translate_first(walks)
     if system.model is not system.base:
         for _ in range(config.passes):
@@ -93,6 +96,7 @@ class _Descender:
         self.device = next(system.base.parameters()).device
         self.tokens = max(1, config.batch_tokens // max(config.beam, nbest))
         self.reader = DocumentReader(system, config.batch_tokens)
+        self.others: dict[int, Descent] = {}
 
     def translate_first(self, walks: Sequence[Descent]) -> None:
         """Pass 0: by the sentence model, or by the document model with the source memory alone."""
@@ -100,7 +104,7 @@ class _Descender:
         if not by_document:
             found = self._search(self.system.base, [s for walk in walks for s in walk.sentences])
         else:
-            readings = [self.reader.read(walk, None) for walk in walks]
+            readings = [self._read(walk) for walk in walks]
             found = self._search(
                 self.model, [s for walk in walks for s in walk.sentences], readings
             )
@@ -109,7 +113,7 @@ class _Descender:
     def update(self, walks: Sequence[Descent]) -> None:
         """One more pass over each document."""
         if self.config.order == "parallel":
-            readings = [self.reader.read(walk, _last_states(walk.passes[-1])) for walk in walks]
+            readings = [self._read(walk) for walk in walks]
             sentences = [s for walk in walks for s in walk.sentences]
             _deal(walks, self._search(self.model, sentences, readings))
             for walk, read in zip(walks, readings, strict=True):
@@ -125,7 +129,7 @@ class _Descender:
         read: dict[int, list[Readings]] = {id(walk): [] for walk in walks}
         for t in range(max(len(walk.sentences) for walk in walks)):
             longer = [walk for walk in walks if len(walk.sentences) > t]
-            readings = [self.reader.read(walk, _last_states(walk.passes[-1]), t) for walk in longer]
+            readings = [self._read(walk, t) for walk in longer]
             found = self._search(self.model, [walk.sentences[t] for walk in longer], readings)
             for walk, hypotheses, reading in zip(longer, found, readings, strict=True):
                 walk.passes[-1][t] = hypotheses
@@ -133,9 +137,18 @@ class _Descender:
         for walk in walks:
             walk.readings = _stack(read[id(walk)])
 
+    def _read(self, walk: Descent, t: int | None = None) -> Readings:
+        """What a document's sentences read at this point: of it, or of another one's memory."""
+        states = _last_states(walk.passes[-1]) if walk.passes and walk.sentences else None
+        other = self.others.get(id(walk))
+        if other is None:
+            return self.reader.read(walk, states, t)
+        cells = _last_states(other.passes[-1]) if other.passes else None
+        return self.reader.read_other(walk, states, other, cells, t)
+
     def _measure(self, walks: Sequence[Descent]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
-        readings = [self.reader.read(walk, _last_states(walk.passes[-1])) for walk in walks]
+        readings = [self._read(walk) for walk in walks]
         sentences = [sentence for walk in walks for sentence in walk.sentences]
         targets = [list(tokens) for walk in walks for tokens in _tokens(walk.passes[-1])]
         scores = score_sentences(self.model, sentences, targets, self.config.batch_tokens, readings)
@@ -181,14 +194,41 @@ class DocumentReader:
         """What the sentences of a document read, or sentence ``t`` alone."""
         if not walk.sentences:
             return Readings()
+        own = self._places(walk, t)
+        return self.model.read(
+            self._summaries(walk)[own], own, self._cells(walk), last_states, walk.sentences
+        )
+
+    def read_other(
+        self,
+        walk: Descent,
+        states: Tensor | None,
+        other: Descent,
+        last_states: Tensor | None,
+        t: int | None = None,
+    ) -> Readings:
+        """What they would read of another document's memory; ``states`` are their own."""
+        own = self._places(walk, t)
+        summaries = self._summaries(walk)[own]
+        if states is None:  # nothing is translated yet, and no target memory is read
+            states = summaries.new_zeros(len(walk.sentences), summaries.shape[1] // 2)
+        return self.model.read(
+            summaries, own, self._cells(other), last_states, other.sentences, states[own]
+        )
+
+    def _places(self, walk: Descent, t: int | None) -> Tensor:
+        places = range(len(walk.sentences)) if t is None else [t]
+        return torch.tensor(list(places), dtype=torch.long, device=self.device)
+
+    def _summaries(self, walk: Descent) -> Tensor:
         if id(walk) not in self.summaries:
             self.summaries[id(walk)] = self._encode(walk.sentences)
+        return self.summaries[id(walk)]
+
+    def _cells(self, walk: Descent) -> Tensor | None:
+        if id(walk) not in self.cells:
             self.cells[id(walk)] = self._source_cells(walk.sentences)
-        places = range(len(walk.sentences)) if t is None else [t]
-        own = torch.tensor(list(places), dtype=torch.long, device=self.device)
-        return self.model.read(
-            self.summaries[id(walk)][own], own, self.cells[id(walk)], last_states, walk.sentences
-        )
+        return self.cells[id(walk)]
 
     def _encode(self, sentences: Sequence[Sentence]) -> Tensor:
         """h_t of each sentence."""
@@ -206,6 +246,18 @@ class DocumentReader:
             return None
         cells: Tensor = self.model.source_memory(self.system.vectors(sentences))
         return cells
+
+
+def _exchange(walks: Sequence[Descent]) -> dict[int, Descent]:
+    """For each document the next one, whose memory it shall read instead of its own."""
+    filled = [walk for walk in walks if walk.sentences]
+    if len(filled) == 1:
+        raise UserError(
+            "there is no other document whose memory could be read",
+            where="search.shuffle_memory",
+            fix="translate at least two documents at once",
+        )
+    return {id(walk): filled[i - 1] for i, walk in enumerate(filled)}
 
 
 def _deal(walks: Sequence[Descent], found: list[list[Hypothesis]]) -> None:

@@ -43,18 +43,52 @@ def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, " row"]) ->
 def read_memory(
     cells: Float[Tensor, "cell width"],
     queries: Float[Tensor, "query width"],
-    own: Int[Tensor, " query"],
+    own: Int[Tensor, " query"] | None,
 ) -> tuple[Float[Tensor, "query width"], Float[Tensor, "query cell"]]:
     """MemNet(M, q) = Σ_k p_k m_k,  p = softmax(qᵀ M), for some sentences of a document.
 
-    Paper: [memnet]. A sentence reads the cells of all others: its ``own`` cell gets no weight. A
-    sentence alone in its document reads exactly zero.
+    Paper: [memnet]. A sentence reads the cells of all others: its ``own`` cell gets no weight; None
+    where the cells are another document's. A sentence alone in its document reads exactly zero.
     """
-    if len(cells) == 1:
-        return torch.zeros_like(queries), queries.new_zeros(len(queries), 1)
     scores = queries @ cells.T  # (Q, K)
-    weights = torch.softmax(scores.scatter(1, own[:, None], float("-inf")), dim=-1)
+    if own is not None:
+        if len(cells) == 1:
+            return torch.zeros_like(queries), torch.zeros_like(scores)
+        scores = scores.scatter(1, own[:, None], float("-inf"))
+    weights = torch.softmax(scores, dim=-1)
     return weights @ cells, weights
+
+
+class MemoryReader(nn.Module):
+    """A reading of a memory, with what goes beyond the paper where the configuration asks for it.
+
+    ``query``: q' = W q. ``hops``: q ← q + reading before each reading but the first. ``gate``:
+    σ(W [q ; reading] + b) ⊙ reading. ``scaled``: p = softmax(qᵀ M / √width).
+    """
+
+    def __init__(self, width: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.scale = width**-0.5 if config.scaled else 1.0
+        self.hops = config.hops
+        self.query = nn.Linear(width, width, bias=False) if config.query == "learned" else None
+        self.gate = nn.Linear(2 * width, width) if config.gate else None
+
+    def forward(
+        self,
+        cells: Float[Tensor, "cell width"],
+        queries: Float[Tensor, "query width"],
+        own: Int[Tensor, " query"] | None,
+    ) -> tuple[Float[Tensor, "query width"], Float[Tensor, "query cell"]]:
+        """The reading of each sentence and the weights of its last hop."""
+        if self.query is not None:
+            queries = self.query(queries)
+        reading, weights = read_memory(cells, queries * self.scale, own)
+        for _ in range(self.hops - 1):
+            queries = queries + reading
+            reading, weights = read_memory(cells, queries * self.scale, own)
+        if self.gate is not None:
+            reading = torch.sigmoid(self.gate(torch.cat((queries, reading), dim=-1))) * reading
+        return reading, weights
 
 
 class SourceMemory(nn.Module):
@@ -64,13 +98,30 @@ class SourceMemory(nn.Module):
     (:mod:`wholedoc.model.language`); this document RNN is trained with the translation model.
     """
 
+    mean: Float[Tensor, " states"] | None
+    deviation: Float[Tensor, " states"] | None
+
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__()
-        self.rnn = BidirectionalGRU(2 * config.hidden, config.hidden)
+        width = 2 * config.hidden
+        self.rnn = BidirectionalGRU(width, config.hidden)
         self.dropout = Dropout(dropout)
+        standard = config.vectors == "standard"
+        self.register_buffer("mean", torch.zeros(width) if standard else None)
+        self.register_buffer("deviation", torch.ones(width) if standard else None)
+
+    def standardise(
+        self, mean: Float[Tensor, " states"], deviation: Float[Tensor, " states"]
+    ) -> None:
+        """Take the moments of the training set's vectors, where the configuration asks for it."""
+        if self.mean is not None and self.deviation is not None:
+            self.mean.copy_(mean)
+            self.deviation.copy_(deviation.clamp(min=1e-6))
 
     def forward(self, vectors: Float[Tensor, "cell states"]) -> Float[Tensor, "cell states"]:
         """The cells of a document, one per sentence."""
+        if self.mean is not None and self.deviation is not None:
+            vectors = (vectors - self.mean) / self.deviation
         length = torch.tensor([len(vectors)], device=vectors.device)
         cells, _ = self.rnn(self.dropout(vectors)[:, None], length)
         dropped: Tensor = self.dropout(cells[:, 0])

@@ -12,7 +12,7 @@ from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder
 from wholedoc.model.local import LocalContext, Neighbourhood
-from wholedoc.model.memory import Readings, SourceMemory, TargetQuery, read_memory
+from wholedoc.model.memory import MemoryReader, Readings, SourceMemory, TargetQuery
 from wholedoc.model.recurrence import Gates
 
 
@@ -38,7 +38,11 @@ class TranslationModel(nn.Module):
         self.encoder = Encoder(src_vocabulary, config, dropout)
         self.decoder = Decoder(trg_vocabulary, config, dropout)
         self.source_memory = SourceMemory(config, document_dropout) if config.reads_source else None
+        self.source_reader = (
+            MemoryReader(2 * config.hidden, config) if config.reads_source else None
+        )
         self.target_query = TargetQuery(config) if config.reads_target else None
+        self.target_reader = MemoryReader(config.hidden, config) if config.reads_target else None
         if config.tie in ("target", "all"):
             self.decoder.output.vocabulary.weight = self.decoder.embedding.weight
         if config.tie == "all":
@@ -62,10 +66,13 @@ class TranslationModel(nn.Module):
         source_cells: Float[Tensor, "cell states"] | None,
         last_states: Float[Tensor, "cell hidden"] | None,
         sentences: Sequence[Sequence[int]] = (),
+        states: Float[Tensor, "query hidden"] | None = None,
     ) -> Readings:
         """What some sentences of a document read, from whichever memories are given.
 
-        A local context reads the source ``sentences`` of the document, or its last states.
+        A local context reads the source ``sentences`` of the document, or its last states. Where
+        all this is another document's, ``states`` are the last states of the sentences themselves:
+        then no cell is left out.
 
         Paper: [src-read]. c_src = MemNet(M[x_-t], h_t), where h_t is the encoder's summary as it
         is; ``own`` are the sentences' places.
@@ -74,13 +81,15 @@ class TranslationModel(nn.Module):
         """
         if isinstance(self.decoder.fusion, LocalContext):
             document = Neighbourhood(sentences, self.encoder.embedding, last_states)
-            return self.decoder.fusion.read(document, own)
+            return self.decoder.fusion.read(document, own.clamp(max=len(sentences)))
+        left_out = own if states is None else None
         src = src_weights = trg = trg_weights = None
-        if source_cells is not None:
-            src, src_weights = read_memory(source_cells, summaries, own)
-        if last_states is not None and self.target_query is not None:
+        if source_cells is not None and self.source_reader:
+            src, src_weights = self.source_reader(source_cells, summaries, left_out)
+        if last_states is not None and self.target_query and self.target_reader:
             cells = last_states.detach()
-            trg, trg_weights = read_memory(cells, self.target_query(cells[own], summaries), own)
+            query = self.target_query(cells[own] if states is None else states, summaries)
+            trg, trg_weights = self.target_reader(cells, query, left_out)
         return Readings(src, trg, src_weights, trg_weights)
 
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -136,6 +137,8 @@ class _Training:
         )
         initialise(model, config.seed)
         load_known_weights(self.run.stage("stage1").best, model)
+        if model.source_memory is not None and train.vectors is not None:
+            model.source_memory.standardise(*_moments(train.vectors))
         self._train(DocumentTask(model.to(self.device), train, dev, config.stage2, config.seed))
 
     def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
@@ -187,3 +190,9 @@ def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Ten
 def _parts(corpus: EncodedCorpus) -> Iterator[range]:
     for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
         yield range(start, min(start + _SENTENCES_AT_ONCE, len(corpus)))
+
+
+def _moments(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each column."""
+    mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    return torch.from_numpy(mean), torch.from_numpy(deviation)
