@@ -2,6 +2,7 @@
 
 A reading is the same for all words of a sentence, so its product with a matrix is taken once per
 sentence and added at every step. For the same reason its dropout mask is drawn once per sentence.
+Words that are attended to anew at each step have a way of their own.
 """
 
 from typing import final
