@@ -98,30 +98,25 @@ class SourceMemory(nn.Module):
     (:mod:`wholedoc.model.language`); this document RNN is trained with the translation model.
     """
 
-    mean: Float[Tensor, " states"] | None
-    deviation: Float[Tensor, " states"] | None
-
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__()
         width = 2 * config.hidden
         self.rnn = BidirectionalGRU(width, config.hidden)
         self.dropout = Dropout(dropout)
-        standard = config.vectors == "standard"
-        self.register_buffer("mean", torch.zeros(width) if standard else None)
-        self.register_buffer("deviation", torch.ones(width) if standard else None)
+        self.moments: nn.Parameter | None = None
+        if config.vectors == "standard":
+            self.moments = nn.Parameter(torch.zeros(2, width), requires_grad=False)
 
-    def standardise(
-        self, mean: Float[Tensor, " states"], deviation: Float[Tensor, " states"]
-    ) -> None:
-        """Take the moments of the training set's vectors, where the configuration asks for it."""
-        if self.mean is not None and self.deviation is not None:
-            self.mean.copy_(mean)
-            self.deviation.copy_(deviation.clamp(min=1e-6))
+    def standardise(self, moments: Float[Tensor, "2 states"]) -> None:
+        """Take mean and deviation of the training set's vectors, where they are asked for."""
+        if self.moments is not None:
+            self.moments.copy_(moments)
 
     def forward(self, vectors: Float[Tensor, "cell states"]) -> Float[Tensor, "cell states"]:
         """The cells of a document, one per sentence."""
-        if self.mean is not None and self.deviation is not None:
-            vectors = (vectors - self.mean) / self.deviation
+        if self.moments is not None:
+            mean, deviation = self.moments
+            vectors = (vectors - mean) / deviation.clamp(min=1e-6)
         length = torch.tensor([len(vectors)], device=vectors.device)
         cells, _ = self.rnn(self.dropout(vectors)[:, None], length)
         dropped: Tensor = self.dropout(cells[:, 0])

@@ -138,7 +138,7 @@ class _Training:
         initialise(model, config.seed)
         load_known_weights(self.run.stage("stage1").best, model)
         if model.source_memory is not None and train.vectors is not None:
-            model.source_memory.standardise(*_moments(train.vectors))
+            model.source_memory.standardise(_moments(train.vectors))
         self._train(DocumentTask(model.to(self.device), train, dev, config.stage2, config.seed))
 
     def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
@@ -192,7 +192,7 @@ def _parts(corpus: EncodedCorpus) -> Iterator[range]:
         yield range(start, min(start + _SENTENCES_AT_ONCE, len(corpus)))
 
 
-def _moments(rows: Rows) -> tuple[Tensor, Tensor]:
+def _moments(rows: Rows) -> Tensor:
     """Mean and standard deviation of each column."""
-    mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
-    return torch.from_numpy(mean), torch.from_numpy(deviation)
+    moments = (rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64))
+    return torch.from_numpy(np.stack(moments))
