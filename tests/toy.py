@@ -14,6 +14,7 @@ _WORDS = 12
 CONFIG = """
 seed = 7
 device = "cpu"
+share = false
 
 [vocabulary]
 kind = "word"

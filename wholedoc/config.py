@@ -237,6 +237,8 @@ class Config:
     """Source of all randomness."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live; ``auto`` takes CUDA if there is any."""
+    share: bool = True
+    """Take over finished stages from the runs in the same folder, where they are the same."""
     tensorboard: bool = False
     """Write the numbers of the log for TensorBoard too."""
     data: DataConfig = field(default_factory=DataConfig)

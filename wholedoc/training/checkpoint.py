@@ -1,8 +1,11 @@
 """Weights and checkpoints on disk: safetensors files, each replaced in one step."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -52,13 +55,13 @@ def save_weights(path: Path, model: nn.Module) -> None:
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Read a model's parameters; the file must fit the model exactly."""
-    tensors, _ = _read(path)
+    tensors = _read(path)
     _put(tensors, dict(model.named_parameters()), path)
 
 
 def load_known_weights(path: Path, model: nn.Module) -> None:
     """Read the parameters that a file has into a model that may have more."""
-    tensors, _ = _read(path)
+    tensors = _read(path)
     known = {name: value for name, value in model.named_parameters() if name in tensors}
     _put(tensors, known, path)
 
@@ -77,18 +80,25 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
     """Bring model and optimiser to where a checkpoint was written."""
-    tensors, metadata = _read(path)
+    position = read_position(path)
+    tensors = _read(path)
+    _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
+    load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
+    return position
+
+
+def read_position(path: Path) -> Position:
+    """How far a checkpoint has come, without its tensors."""
+    with _open(path) as file:
+        metadata = file.metadata() or {}
     try:
-        position = Position(**json.loads(metadata["position"]))
+        return Position(**json.loads(metadata["position"]))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             "not a checkpoint of this version of wholedoc",
             where=str(path),
             fix="remove it to start the stage anew",
         ) from error
-    _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
-    load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
-    return position
 
 
 def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -103,11 +113,16 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     }
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read(path: Path) -> dict[str, Tensor]:
+    with _open(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, file.metadata() or {}
+            yield file
     except (SafetensorError, OSError) as error:
         raise UserError(
             f"cannot be read as weights ({error})",

@@ -27,15 +27,18 @@ class RunLog:
 
     def write(self, event: str, stage: str = "", **values: float | str) -> None:
         """One line: the event, the stage, the wall clock and the values."""
-        record = {"event": event, "stage": stage, "time": round(time.time(), 3), **values}
-        with name_file(self.path), self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        self.append({"event": event, "stage": stage, "time": round(time.time(), 3), **values})
         if self._board is not None:
             step = int(values.get("updates", 0))
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._board.add_scalar(f"{stage}/{event}/{name}", value, step)
             self._board.flush()
+
+    def append(self, record: dict[str, float | str]) -> None:
+        """One line, as it is."""
+        with name_file(self.path), self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
 
 
 def read_log(directory: Path) -> list[dict[str, float | str]]:

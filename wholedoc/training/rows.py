@@ -21,6 +21,11 @@ def digest_files(*paths: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def rows_file(directory: Path, name: str, digest: str) -> Path:
+    """Where the rows made by what ``digest`` stands for are kept."""
+    return directory / f"{name}-{digest}.f32"
+
+
 def cached_rows(
     directory: Path, name: str, digest: str, width: int, parts: Iterable[Tensor]
 ) -> Rows:
@@ -29,7 +34,7 @@ def cached_rows(
     The digest is in the file's name, so rows of other weights are never taken for these; they are
     removed when new ones are written.
     """
-    path = directory / f"{name}-{digest}.f32"
+    path = rows_file(directory, name, digest)
     if not path.exists():
         unfinished = path.with_suffix(".part")
         with name_file(path), unfinished.open("wb") as stream:

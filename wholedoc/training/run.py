@@ -38,6 +38,7 @@ from wholedoc.training.loop import StageFiles
 # What may differ between the configuration of a run and that of its resumption.
 _FREE_KEYS = (
     "device",
+    "share",
     "tensorboard",
     "data.test",
     "search",

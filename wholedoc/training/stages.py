@@ -29,8 +29,9 @@ from wholedoc.training.distribution import World, join_world
 from wholedoc.training.lexicon import learn_lexicon, write_lexicon
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, train_stage
-from wholedoc.training.rows import Rows, cached_rows, digest_files
+from wholedoc.training.rows import Rows, cached_rows, digest_files, rows_file
 from wholedoc.training.run import Run, choose_device, language_stage
+from wholedoc.training.sharing import adopt_file, adopt_stage
 from wholedoc.training.tasks import (
     DocumentSet,
     DocumentTask,
@@ -84,6 +85,9 @@ class _Training:
         log = RunLog(self.run.directory, self.config.tensorboard and self.world.leads)
         stage = self.config.stage(task.name)
         files = self.run.stage(task.name)
+        if self.world.leads:
+            adopt_stage(self.config, self.run, task.name, log)
+        self.world.wait()
         train_stage(task, stage, self.config.seed, files, log, self.world)
 
     def _train_sentence_model(self, sets: Sets) -> TranslationModel:
@@ -168,6 +172,7 @@ class _Training:
         """Rows that the leader computes where they are missing."""
         directory = self.run.directory / "data"
         if self.world.leads:
+            adopt_file(self.config, self.run, rows_file(directory, name, digest))
             say(f"preparing {name}")
             cached_rows(directory, name, digest, width, parts)
         self.world.wait()

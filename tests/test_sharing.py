@@ -1,0 +1,109 @@
+"""Runs in one folder share what they would train alike, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from toy import DOCUMENT_SETTINGS, toy_config
+
+from wholedoc.training.checkpoint import Position
+from wholedoc.training.log import read_log
+from wholedoc.training.loop import train_stage
+from wholedoc.training.run import Run
+from wholedoc.training.stages import train
+
+BOTH = [*DOCUMENT_SETTINGS, "model.memory=both", "model.fusion=output"]
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stages that are trained, not taken over, in order."""
+    names: list[str] = []
+
+    def spy(task, config, seed, files, log, world):  # type: ignore[no-untyped-def]
+        if not files.checkpoint.exists():
+            names.append(task.name)
+        return train_stage(task, config, seed, files, log, world)
+
+    monkeypatch.setattr("wholedoc.training.stages.train_stage", spy)
+    return names
+
+
+def run(folder: Path, name: str, *settings: str) -> Run:
+    return train(toy_config(folder / "corpus", *settings), folder / "runs" / name)
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """The weights and rows of a run."""
+    files = [*run.directory.glob("*.safetensors"), *(run.directory / "data").glob("*.f32")]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_variants_train_only_what_is_theirs(tmp_path: Path, trained: list[str]) -> None:
+    run(tmp_path, "s-nmt", *DOCUMENT_SETTINGS, "share=true")
+    run(tmp_path, "src", *BOTH, "model.memory=src", "share=true")
+    both = run(tmp_path, "both", *BOTH, "share=true")
+    assert trained == ["stage1", "stage0-forward", "stage0-backward", "stage2", "stage2"]
+    # The same as if all had been trained, to the last bit, and the log tells the whole story.
+    alone = run(tmp_path / "elsewhere", "both", *BOTH)
+    assert contents(both) == contents(alone)
+    assert both.lexicon_file.read_bytes() == alone.lexicon_file.read_bytes()
+    logs = [
+        [
+            (line["event"], line["stage"], line.get("dev_perplexity"))
+            for line in read_log(r.directory)
+        ]
+        for r in (both, alone)
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_the_generated_memory_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trg = [*BOTH, "model.memory=trg", "share=true"]
+    first = run(tmp_path, "trg", *trg)
+
+    def never(*_: object) -> None:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr("wholedoc.training.stages.generated_states", never)
+    second = run(tmp_path, "trg-context", *trg, "model.fusion=context")
+    names = {name for name in contents(first) if name.endswith(".f32")}
+    assert len(names) == 2
+    assert names == {name for name in contents(second) if name.endswith(".f32")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "retrained"),
+    [
+        (["seed=8"], ["stage1", "stage0-forward", "stage0-backward", "stage2"]),
+        (["stage1.learning_rate=0.01"], ["stage1", "stage2"]),
+        (["stage0.epochs=1"], ["stage0-forward", "stage0-backward", "stage2"]),
+        (["model.alignment=4"], ["stage1", "stage2"]),
+        (["data.max_words=4"], ["stage1", "stage0-forward", "stage0-backward", "stage2"]),
+        (["share=false"], ["stage1", "stage0-forward", "stage0-backward", "stage2"]),
+        (["stage1.checkpoint_minutes=1"], ["stage2"]),
+        (["model.vectors=standard", "stage2.dropout=0.3"], ["stage2"]),
+    ],
+)
+def test_what_differs_is_trained_again(
+    tmp_path: Path, trained: list[str], settings: list[str], retrained: list[str]
+) -> None:
+    run(tmp_path, "first", *BOTH, "share=true")
+    trained.clear()
+    run(tmp_path, "second", *BOTH, "share=true", *settings)
+    assert trained == retrained
+
+
+def test_unfinished_damaged_and_foreign_runs_are_left_alone(
+    tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(tmp_path, "first", *DOCUMENT_SETTINGS)
+    (tmp_path / "runs" / "notes.txt").write_text("not a run")
+    (tmp_path / "runs" / "empty").mkdir()
+    trained.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("wholedoc.training.sharing.read_position", lambda _: Position(epoch=2))
+        run(tmp_path, "second", *DOCUMENT_SETTINGS, "share=true")
+    first.stage("stage1").checkpoint.write_bytes(b"damaged")
+    (tmp_path / "runs" / "second" / "versions.json").write_text('{"wholedoc": "0", "torch": "0"}')
+    run(tmp_path, "third", *DOCUMENT_SETTINGS, "share=true")
+    assert trained == ["stage1", "stage1"]
