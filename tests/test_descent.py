@@ -9,6 +9,7 @@ from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.vocabulary import EOS
 from wholedoc.decoding.descent import Descent, System, translate_documents
 from wholedoc.decoding.search import search
+from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 
@@ -168,3 +169,38 @@ def test_weights_tell_whom_each_sentence_read() -> None:
             assert weights.shape == (4, 4)
             assert weights.diagonal().eq(0).all()
             torch.testing.assert_close(weights.sum(dim=-1), torch.ones(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.parametrize("memory", ["src", "trg", "both"])
+def test_with_shuffled_memory_a_document_reads_all_cells_of_another(
+    memory: str, order: str
+) -> None:
+    system = make_system("context", memory)
+    config = replace(CONFIG, order=order, shuffle_memory=True)
+    documents = [document for document in DOCUMENTS if document]
+    found = translate_documents(system, documents, config)
+    model = system.model
+    current = [[best[0].last_state for best in descent.passes[0]] for descent in found]
+    for d in range(len(documents)) if order == "parallel" else [0]:
+        other = documents[d - 1]
+        cells = model.source_memory(system.vectors(other)) if memory != "trg" else None
+        states = torch.stack(current[d - 1]) if memory != "src" else None
+        for t, sentence in enumerate(
+            documents[d][: len(documents[d]) if order == "parallel" else 1]
+        ):
+            src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
+            summary = model.encoder(src, lengths).summary
+            own = current[d][t][None]
+            readings = model.read(summary, torch.tensor([t]), cells, states, (), own)
+            best = search(model, src, lengths, CONFIG, 1, readings)[0][0]
+            assert tokens(found[d])[t] == best.tokens
+            for weights in (readings.src_weights, readings.trg_weights):
+                if weights is not None:
+                    assert weights.shape == (1, len(other))
+                    assert weights.gt(0).all()
+
+
+def test_shuffled_memory_needs_another_document() -> None:
+    with pytest.raises(UserError, match="no other document"):
+        translate_documents(make_system(), DOCUMENTS[:1], replace(CONFIG, shuffle_memory=True))

@@ -1,6 +1,7 @@
 """The memories and fusions, against loops written from the paper."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wholedoc.config import ModelConfig
-from wholedoc.model.memory import Readings, read_memory
+from wholedoc.model.memory import MemoryReader, Readings, SourceMemory, read_memory
 from wholedoc.model.size import measure_sizes
 from wholedoc.model.translation import TranslationModel, initialise
 
@@ -104,6 +105,7 @@ def document_model(fusion: str, memory: str) -> TranslationModel:
     return model
 
 
+SMALL = ModelConfig(hidden=5, embedding=4, alignment=3)
 SRC = torch.tensor([[4, 5, 6, 3], [7, 8, 3, 0]])
 LENGTHS = torch.tensor([4, 3])
 TRG = torch.tensor([[2, 4, 5], [2, 6, 7]])
@@ -194,3 +196,31 @@ def test_no_gradient_goes_into_target_cells() -> None:
     found.trg.sum().backward()
     assert last_states.grad is None
     assert model.target_query.source.weight.grad.abs().sum() > 0
+
+
+def test_a_scaled_reading_divides_by_the_root_of_the_width() -> None:
+    cells, queries, own = values(5, 4), values(5, 4, seed=1), torch.arange(5)
+    reader = MemoryReader(4, replace(SMALL, scaled=True))
+    torch.testing.assert_close(reader(cells, queries, own), read_memory(cells, queries / 2, own))
+
+
+def test_standard_vectors_have_mean_0_and_deviation_1() -> None:
+    memory = SourceMemory(replace(SMALL, vectors="standard")).double()
+    raw = SourceMemory(SMALL).double()
+    initialise(memory, 1)
+    raw.rnn.load_state_dict(memory.rnn.state_dict())
+    vectors = values(6, 10) * 3 + 5
+    mean, deviation = vectors.mean(dim=0), vectors.std(dim=0, correction=0)
+    memory.standardise(torch.stack((mean, deviation)))
+    torch.testing.assert_close(memory(vectors), raw((vectors - mean) / deviation))
+    assert not memory.moments.requires_grad
+    before = raw(vectors)
+    raw.standardise(torch.stack((mean, deviation)))  # not asked for: nothing happens
+    assert torch.equal(raw(vectors), before)
+
+
+def test_cells_of_another_document_are_all_read() -> None:
+    cells, queries = values(3, 4), values(5, 4, seed=1)
+    reading, weights = read_memory(cells, queries, None)
+    torch.testing.assert_close(weights, torch.softmax(queries @ cells.T, dim=-1))
+    torch.testing.assert_close(reading, weights @ cells)

@@ -311,6 +311,9 @@ def translate(
     first_pass: Annotated[
         FirstPass | None, typer.Option(help="Which model makes the first translations.")
     ] = None,
+    shuffle_memory: Annotated[
+        bool, typer.Option("--shuffle-memory", help="A control: read another document's memory.")
+    ] = False,
     replace_unknown: Annotated[
         UnknownWords | None,
         typer.Option(help="For an unknown word: nothing, its source word, or that translated."),
@@ -338,6 +341,7 @@ def translate(
         passes=translator.config.passes if passes is None else passes,
         order=order or translator.config.order,
         first_pass=first_pass or translator.config.first_pass,
+        shuffle_memory=shuffle_memory or translator.config.shuffle_memory,
         replace_unknown=replace_unknown or translator.config.replace_unknown,
     )
     for source in sources:

@@ -1,7 +1,13 @@
-"""The tour: make a corpus, train on it, translate with it, and see what a sentence cannot know."""
+"""The tour: make a corpus, train on it, translate with it, see what the document context changed.
+
+Four systems learn the same corpus: the sentence model, and document models with a source memory, a
+target memory and both. Each document model is also made to read the memory of another document: a
+gain that this control shares would be no gain from context.
+"""
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +16,37 @@ from wholedoc.config import Config, load_config
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.corpus.synth import KINDS, KeyItem, SynthConfig, write_synth
-from wholedoc.evaluation.metrics import corpus_bleu
+from wholedoc.evaluation.metrics import Score, corpus_bleu
 from wholedoc.evaluation.phenomena import Phenomena, measure, read_key
 from wholedoc.progress import say
 from wholedoc.training.stages import train
+
+SYSTEMS = {
+    "s-nmt": "the sentence model S-NMT",
+    "src": "a document model with a source memory",
+    "trg": "a document model with a target memory",
+    "both": "a document model with both memories",
+}
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What translations of the test set reached."""
+
+    bleu: Score
+    phenomena: Phenomena
+
+    def to_json(self) -> dict[str, Any]:
+        """The measures, by their names on the command line."""
+        kinds = self.phenomena.kinds
+        return {
+            "bleu": self.bleu.value,
+            "signature": self.bleu.signature,
+            "pronoun": kinds["pronoun"].accuracy,
+            "topic": kinds["topic"].accuracy,
+            "name_accuracy": kinds["name"].accuracy,
+            "name_consistency": kinds["name"].consistency,
+        }
 
 
 @dataclass(frozen=True)
@@ -21,23 +54,17 @@ class System:
     """A trained system and what it reached on the test set."""
 
     name: str
-    bleu: float
-    signature: str
-    phenomena: Phenomena
+    measures: Measures
+    shuffled: Measures | None
+    """With the memory of another document; None for the sentence model."""
     translations: list[list[str]]
 
     def to_json(self) -> dict[str, Any]:
         """The measures, by their names on the command line."""
-        kinds = self.phenomena.kinds
-        return {
-            "name": self.name,
-            "bleu": self.bleu,
-            "signature": self.signature,
-            "pronoun": kinds["pronoun"].accuracy,
-            "topic": kinds["topic"].accuracy,
-            "name_accuracy": kinds["name"].accuracy,
-            "name_consistency": kinds["name"].consistency,
-        }
+        shown = {"name": self.name, **self.measures.to_json()}
+        if self.shuffled is not None:
+            shown["shuffled"] = self.shuffled.to_json()
+        return shown
 
 
 @dataclass(frozen=True)
@@ -50,43 +77,61 @@ class Tour:
 
     def to_json(self) -> dict[str, Any]:
         """One object for ``demo --json``."""
-        best = self.systems[0].phenomena.to_json()
+        best = self.systems[0].measures.phenomena.to_json()
         return {
             "systems": [system.to_json() for system in self.systems],
             "bounds": {kind: best[kind]["best"] for kind in KINDS},
         }
 
 
-def run_demo(out: Path, seed: int = 1) -> Tour:
-    """Make the artificial corpus, train the sentence model on it, translate, measure."""
+def run_demo(
+    out: Path, seed: int = 1, synth: SynthConfig | None = None, settings: Sequence[str] = ()
+) -> Tour:
+    """Make the artificial corpus, train the four systems on it, translate, measure.
+
+    Another corpus and other settings than those of the command line are for experiments.
+    """
     corpus = out / "corpus"
     say("writing an artificial corpus in which some words depend on the rest of the document")
-    write_synth(corpus, SynthConfig(seed=seed))
-    config = demo_config(corpus, seed)
+    write_synth(corpus, replace(synth or SynthConfig(), seed=seed))
+    systems = []
+    for name in SYSTEMS:
+        if (out / "runs" / name / "config.toml").exists():  # of an earlier tour
+            shutil.rmtree(out / "runs" / name)
+    for name, description in SYSTEMS.items():
+        config = demo_config(corpus, seed, name, settings)
+        say(f"{name}: training {description}, on this machine")
+        train(config, out / "runs" / name)
+        say(f"{name}: translating the test set")
+        systems.append(_measure_system(out / "runs" / name, config, corpus))
     documents = list(read_corpus(config.data.test))
-    key = read_key(corpus / "test.key.jsonl")
-    say("training the sentence model S-NMT, from scratch, on this machine")
-    directory = out / "runs" / "s-nmt"
-    if (directory / "config.toml").exists():  # of an earlier tour
-        shutil.rmtree(directory)
-    run = train(config, directory)
-    return Tour(documents, key, [_measure_system(run.directory, documents, key)])
+    return Tour(documents, read_key(corpus / "test.key.jsonl"), systems)
 
 
-def demo_config(corpus: Path, seed: int) -> Config:
-    """The shipped ``tiny`` configuration, on the corpus of the demo."""
+def demo_config(corpus: Path, seed: int, name: str, settings: Sequence[str] = ()) -> Config:
+    """The shipped ``tiny`` configuration, on the corpus of the demo, for one of its systems."""
     files = [
         f"data.{split}.{side}={corpus / split}.{side}"
         for split in ("train", "dev", "test")
         for side in ("src", "trg", "doc")
     ]
-    return load_config("tiny", [*files, f"seed={seed}"])
+    memory = [] if name == "s-nmt" else [f"model.memory={name}", "model.fusion=output"]
+    return load_config("tiny", [*files, f"seed={seed}", *memory, *settings])
 
 
-def _measure_system(run: Path, documents: list[Document], key: list[KeyItem]) -> System:
+def _measure_system(run: Path, config: Config, corpus: Path) -> System:
+    documents = list(read_corpus(config.data.test))
+    key = read_key(corpus / "test.key.jsonl")
     translator = Translator.load(run)
-    translated = translator.translate_documents([[p.src for p in d] for d in documents])
-    translations = [result.sentences for result in translated]
-    flat = [line for document in translations for line in document]
-    bleu = corpus_bleu(flat, [pair.trg for document in documents for pair in document])
-    return System(run.name, bleu.value, bleu.signature, measure(key, flat), translations)
+    sources = [[pair.src for pair in document] for document in documents]
+    references = [pair.trg for document in documents for pair in document]
+
+    def translate(shuffle_memory: bool) -> tuple[Measures, list[list[str]]]:
+        search = replace(config.search, shuffle_memory=shuffle_memory)
+        translations = [d.sentences for d in translator.translate_documents(sources, search)]
+        flat = [line for document in translations for line in document]
+        return Measures(corpus_bleu(flat, references), measure(key, flat)), translations
+
+    measures, translations = translate(shuffle_memory=False)
+    shuffled = translate(shuffle_memory=True)[0] if translator.reads_documents else None
+    return System(run.name, measures, shuffled, translations)

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from wholedoc.app.demo import System, Tour
+from wholedoc.app.demo import Measures, System, Tour
 from wholedoc.corpus.synth import KINDS, Information, KeyItem
 from wholedoc.files import write_atomically
 
@@ -28,20 +28,24 @@ def print_tour(tour: Tour) -> None:
 
 
 def _rows(tour: Tour) -> list[list[str]]:
-    """The measures of each system, then the bounds."""
+    """The measures of each system and its control, then the bounds."""
     rows = []
     for system in tour.systems:
-        kinds = system.phenomena.kinds
-        measured = [f"{100 * kinds[kind].accuracy:.1f}" for kind in KINDS]
-        rows.append(
-            [system.name, f"{system.bleu:.1f}", *measured, _percent(kinds["name"].consistency)]
-        )
-    kinds = tour.systems[0].phenomena.kinds
+        rows.append([system.name, *_measured(system.measures)])
+        if system.shuffled is not None:
+            rows.append([f"{system.name}, shuffled memory", *_measured(system.shuffled)])
+    kinds = tour.systems[0].measures.phenomena.kinds
     for information, label in _BOUNDS.items():
         best = [kinds[kind].best[information] for kind in KINDS]
         bounds = [f"{100 * b.accuracy:.1f} ± {100 * b.deviation:.1f}" for b in best]
         rows.append([label, "", *bounds, _percent(best[-1].consistency)])
     return rows
+
+
+def _measured(measures: Measures) -> list[str]:
+    kinds = measures.phenomena.kinds
+    accuracies = [_percent(kinds[kind].accuracy) for kind in KINDS]
+    return [f"{measures.bleu.value:.1f}", *accuracies, _percent(kinds["name"].consistency)]
 
 
 def _percent(value: float | None) -> str:
@@ -88,14 +92,22 @@ def _marked(tour: Tour, system: System, d: int) -> list[list[tuple[str, str]]]:
     return lines
 
 
+def _shown(tour: Tour) -> tuple[System, System]:
+    """The systems whose translations stand side by side: without and with the document."""
+    return tour.systems[0], tour.systems[-1]
+
+
 def _sample_lines(tour: Tour) -> list[Text]:
     d = _sample(tour)
-    system = tour.systems[-1]
     styles = {"right": "bold green", "wrong": "bold red underline", "": ""}
-    lines = [Text(f"Document {tour.documents[d].name}, translated by {system.name}:", "bold")]
-    for pair, pieces in zip(tour.documents[d], _marked(tour, system, d), strict=True):
-        lines.append(Text(f"  {pair.src}", "dim"))
-        lines.append(Text.assemble("  → ", *((text, styles[mark]) for text, mark in pieces)))
+    lines = [Text(f"Document {tour.documents[d].name}:", "bold")]
+    marked = [(system.name, _marked(tour, system, d)) for system in _shown(tour)]
+    width = max(len(name) for name, _ in marked)
+    for t, pair in enumerate(tour.documents[d]):
+        lines.append(Text(f"  {'':{width}}  {pair.src}", "dim"))
+        for name, sentences in marked:
+            pieces = ((text, styles[mark]) for text, mark in sentences[t])
+            lines.append(Text.assemble(f"  {name:{width}}  ", *pieces))
     return lines
 
 
@@ -112,19 +124,24 @@ def _html_table(tour: Tour) -> str:
 
 def _html_sample(tour: Tour) -> str:
     d = _sample(tour)
-    system = tour.systems[-1]
+    marked = [_marked(tour, system, d) for system in _shown(tour)]
     rows = []
-    for pair, pieces in zip(tour.documents[d], _marked(tour, system, d), strict=True):
-        marked = "".join(
-            f'<mark class="{mark}">{html.escape(text)}</mark>' if mark else html.escape(text)
-            for text, mark in pieces
-        )
-        rows.append(
-            f"<tr><td>{html.escape(pair.src)}</td><td>{marked}</td>"
-            f"<td>{html.escape(pair.trg)}</td></tr>"
-        )
-    head = f"<tr><th>source</th><th>{html.escape(system.name)}</th><th>reference</th></tr>"
-    return head + "".join(rows)
+    for t, pair in enumerate(tour.documents[d]):
+        cells = [html.escape(pair.src)]
+        for sentences in marked:
+            cells.append(
+                "".join(
+                    f'<mark class="{mark}">{html.escape(text)}</mark>'
+                    if mark
+                    else html.escape(text)
+                    for text, mark in sentences[t]
+                )
+            )
+        cells.append(html.escape(pair.trg))
+        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+    titles = ["source", *(system.name for system in _shown(tour)), "reference"]
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
+    return "".join(f"<tr>{row}</tr>" for row in [head, *rows])
 
 
 _PAGE = """<!doctype html>
@@ -148,10 +165,13 @@ _PAGE = """<!doctype html>
     th, td {{ border-color: #353b42; }}
   }}
 </style>
-<h1>What a sentence cannot know</h1>
+<h1>What the rest of the document changed</h1>
 <p>The corpus is artificial: the gender behind a pronoun, the sense of an ambiguous word and the
 rendering of a name are told elsewhere in the document. The generator knows the best accuracy any
-translator can reach from each kind of knowledge; ± is one standard deviation on this test set.</p>
+translator can reach from each kind of knowledge; ± is one standard deviation on this test set.
+<i>s-nmt</i> translates sentence by sentence; the others read the rest of the document through a
+memory of its source, of its translations, or both. With a <i>shuffled memory</i> they read another
+document instead: what is gained there is not gained from context.</p>
 <table class="measures">{table}</table>
 <h2>A document</h2>
 <p>Words that depend on the document are marked: <mark class="right">right</mark> or

@@ -31,7 +31,8 @@ def translate_lines(
     written = 0
     rounds = 1 + config.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
-        for group in _groups(source.documents, translator.reads_documents):
+        groups = _groups(source.documents, translator.reads_documents)
+        for group in [source.documents] if config.shuffle_memory else groups:
             texts = [[sentence.text for sentence in document.sentences] for document in group]
             translated = translator.translate_documents(texts, config, nbest, bar.advance)
             lines = {
