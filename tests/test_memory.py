@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wholedoc.config import ModelConfig
+from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.memory import Readings, read_memory
 from wholedoc.model.size import measure_sizes
 from wholedoc.model.translation import TranslationModel, initialise
@@ -143,9 +144,12 @@ def test_memory_to_context_adds_the_readings_to_every_gate(memory: str) -> None:
     # What enters the gates is what a step by hand gets from a word with that much added.
     encoding = model.encoder(SRC, LENGTHS)
     words = model.decoder.word(model.decoder.embedding(TRG.T)) + source.gates
-    states, _, _ = model.decoder.step_by_step(model.decoder.start(encoding), words, source.attended)
+    states, _, _ = model.decoder.step_by_step(
+        model.decoder.start(encoding), words.flatten(0, 1), [2] * len(words), source.attended
+    )
     read = model(SRC, LENGTHS, TRG, readings)
-    torch.testing.assert_close(read.states, states.transpose(0, 1))
+    expected = states.view(len(words), 2, -1).transpose(0, 1) * (TRG != PAD)[:, :, None]
+    torch.testing.assert_close(read.states, expected)
 
 
 @pytest.mark.parametrize("memory", ["src", "trg", "both"])
@@ -194,3 +198,11 @@ def test_no_gradient_goes_into_target_cells() -> None:
     found.trg.sum().backward()
     assert last_states.grad is None
     assert model.target_query.source.weight.grad.abs().sum() > 0
+
+
+def test_source_memories_of_several_documents_are_those_of_each() -> None:
+    memory = document_model("context", "src").source_memory
+    sizes = [3, 1, 4]
+    documents = [values(size, 10, seed=size) for size in sizes]
+    together = memory(torch.cat(documents), sizes)
+    torch.testing.assert_close(together, torch.cat([memory(document) for document in documents]))
