@@ -1,6 +1,7 @@
 """Batches keep their budget, name every sentence once, and give results back in order."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -191,7 +192,6 @@ def test_token_batches_fill_up_without_counting_padding(lengths: list[int], toke
     order = [t for batch in batches for t in batch.tolist()]
     assert sorted(order) == list(range(len(lengths)))
     assert sizes[order].tolist() == sorted(lengths, reverse=True)
-    for batch, following in zip(batches, [*batches[1:], None], strict=True):
-        assert len(batch) == 1 or sizes[batch].sum() <= tokens
-        if following is not None:
-            assert sizes[batch].sum() + sizes[following[0]] > tokens
+    assert all(len(batch) == 1 or sizes[batch].sum() <= tokens for batch in batches)
+    for batch, following in pairwise(batches):
+        assert sizes[batch].sum() + sizes[following[0]] > tokens
