@@ -3,9 +3,9 @@
 ``document_cost.py --run DIR`` takes corpus, vocabularies and configuration from a run directory and
 writes nothing into it. Training: seconds per target word of stage 2, for each memory and fusion,
 over those of stage 1, backward pass and optimiser included. Decoding: seconds per sentence and per
-word of documents of 10 to 5,000 sentences, all with the same sentences. Sentence vectors and last
-states are random numbers in training, as are weights that the run has not trained: cost does not
-depend on them.
+word of documents of 10 to 5,000 sentences, all with the same sentences. The sentence model
+is that of stage 1, where it is trained; sentence vectors, last states and the weights of memories
+are random numbers: cost does not depend on them.
 
 Seconds are those of one thread on a CPU, not counting when other processes had it. Contenders
 take turns, so that whatever slows the machine down for a while slows all of them.
@@ -174,11 +174,9 @@ def measure_decoding(run: Run, sentences: int) -> list[Decoding]:
 
 
 def make_system(run: Run, config: Config) -> System:
-    """The models of the run, as far as they are trained."""
+    """The sentence model of the run, and a document model on top of it."""
     base = make_model(run, config.model.without_context(), config.stage1)
     model = make_model(run, config.model, config.stage2)
-    if (weights := run.stage("stage2").best).exists():
-        load_known_weights(weights, model)
     src, _ = run.load_vocabularies()
     vectors = SentenceVectors(len(src), config.model) if config.model.reads_source else None
     return System(model.eval(), base.eval(), vectors)
