@@ -1,6 +1,7 @@
 """Batches keep their budget, name every sentence once, and give results back in order."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from wholedoc.corpus.batches import (
     make_batch,
     pad,
     padding_share,
+    token_batches,
 )
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
@@ -181,3 +183,15 @@ def test_results_come_back_in_input_order(lengths: list[int], tokens: int) -> No
 def test_a_run_that_loses_a_result_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         in_order("ab", [[0, 1]], lambda batch: batch[1:])
+
+
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
+def test_token_batches_fill_up_without_counting_padding(lengths: list[int], tokens: int) -> None:
+    sizes = np.array(lengths, dtype=np.int32)
+    batches = token_batches(sizes, tokens)
+    order = [t for batch in batches for t in batch.tolist()]
+    assert sorted(order) == list(range(len(lengths)))
+    assert sizes[order].tolist() == sorted(lengths, reverse=True)
+    assert all(len(batch) == 1 or sizes[batch].sum() <= tokens for batch in batches)
+    for batch, following in pairwise(batches):
+        assert sizes[batch].sum() + sizes[following[0]] > tokens

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wholedoc.config import ModelConfig
+from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.memory import MemoryReader, Readings, SourceMemory, read_memory
 from wholedoc.model.size import measure_sizes
 from wholedoc.model.translation import TranslationModel, initialise
@@ -145,9 +146,12 @@ def test_memory_to_context_adds_the_readings_to_every_gate(memory: str) -> None:
     # What enters the gates is what a step by hand gets from a word with that much added.
     encoding = model.encoder(SRC, LENGTHS)
     words = model.decoder.word(model.decoder.embedding(TRG.T)) + source.gates
-    states, _, _ = model.decoder.step_by_step(model.decoder.start(encoding), words, source.attended)
+    states, _, _ = model.decoder.step_by_step(
+        model.decoder.start(encoding), words.flatten(0, 1), [2] * len(words), source.attended
+    )
     read = model(SRC, LENGTHS, TRG, readings)
-    torch.testing.assert_close(read.states, states.transpose(0, 1))
+    expected = states.view(len(words), 2, -1).transpose(0, 1) * (TRG != PAD)[:, :, None]
+    torch.testing.assert_close(read.states, expected)
 
 
 @pytest.mark.parametrize("memory", ["src", "trg", "both"])
@@ -224,3 +228,11 @@ def test_cells_of_another_document_are_all_read() -> None:
     reading, weights = read_memory(cells, queries, None)
     torch.testing.assert_close(weights, torch.softmax(queries @ cells.T, dim=-1))
     torch.testing.assert_close(reading, weights @ cells)
+
+
+def test_source_memories_of_several_documents_are_those_of_each() -> None:
+    memory = document_model("context", "src").source_memory
+    sizes = [3, 1, 4]
+    documents = [values(size, 10, seed=size) for size in sizes]
+    together = memory(torch.cat(documents), sizes)
+    torch.testing.assert_close(together, torch.cat([memory(document) for document in documents]))

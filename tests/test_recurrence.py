@@ -9,11 +9,13 @@ from wholedoc.config import ModelConfig
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import Decoder, DecoderState
 from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU, Gates
+from wholedoc.model.recurrence import BidirectionalGRU, Gates, pack
 from wholedoc.model.translation import initialise
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
 
 LENGTHS = torch.tensor([7, 3, 5, 1])
+COUNTS = [4, 4, 3, 2, 1]
+"""Words of four sentences at each step, the longest first."""
 
 
 def double(module: nn.Module) -> nn.Module:
@@ -43,6 +45,16 @@ def torch_gru(ours: BidirectionalGRU) -> nn.GRU:
             getattr(theirs, f"weight_{name}_l0{suffix}").data.copy_(module.weight)
             getattr(theirs, f"bias_{name}_l0{suffix}").data.copy_(module.bias)
     return theirs
+
+
+def test_packing_lists_the_words_step_by_step_the_longest_row_first() -> None:
+    packing = pack(torch.tensor([1, 3, 2]))
+    assert packing.order.tolist() == [1, 2, 0]
+    assert packing.rows.tolist() == [1, 2, 0, 1, 2, 1]
+    assert packing.places.tolist() == [0, 0, 0, 1, 1, 2]
+    assert packing.counts == [3, 2, 1]
+    padded = packing.pad(torch.arange(1.0, 7.0)[:, None])[:, :, 0]
+    assert padded.tolist() == [[3, 0, 0], [1, 4, 6], [2, 5, 0]]
 
 
 def test_bidirectional_gru_equals_torchs_packed_one_with_its_gradients() -> None:
@@ -79,7 +91,7 @@ def decoder_and_source(dropout: float = 0.0) -> tuple[Decoder, DecoderState, Ten
     assert isinstance(decoder, Decoder)
     mask = torch.arange(7) < LENGTHS[:, None]
     source = Attended(random(4, 7, 5), random(4, 7, 8), mask)
-    return decoder, DecoderState(random(4, 4), random(4, 4, seed=1)), random(6, 4, 12), source
+    return decoder, DecoderState(random(4, 4), random(4, 4, seed=1)), random(14, 12), source
 
 
 def test_unroll_equals_the_plain_loop_with_its_gradients() -> None:
@@ -89,7 +101,7 @@ def test_unroll_equals_the_plain_loop_with_its_gradients() -> None:
         inputs = (state.lower, state.upper, words, source.keys, source.values)
         for tensor in inputs:
             tensor.requires_grad_()
-        states, contexts, weights = getattr(decoder, method)(state, words, source)
+        states, contexts, weights = getattr(decoder, method)(state, words, COUNTS, source)
         (states.sin().sum() + contexts.cos().sum()).backward()
         gradients = {f"input {i}": tensor.grad for i, tensor in enumerate(inputs)}
         gradients |= {name: p.grad for name, p in decoder.named_parameters() if p.grad is not None}
@@ -102,7 +114,7 @@ def test_unroll_equals_the_plain_loop_with_its_gradients() -> None:
 
 def test_unroll_gradcheck_with_dropout() -> None:
     decoder, state, words, source = decoder_and_source()
-    masks = (2.0 * (random(3, 4, 8) > 0), 2.0 * (random(3, 4, 4) > 0))
+    masks = (2.0 * (random(9, 8) > 0), 2.0 * (random(9, 4) > 0))
     weights = UnrollWeights(
         *(
             weight.detach().requires_grad_()
@@ -121,11 +133,14 @@ def test_unroll_gradcheck_with_dropout() -> None:
     )
 
     def run(*tensors: Tensor) -> tuple[Tensor, Tensor]:
-        given = (*tensors[:3], source.mask, *tensors[3:5], masks[0].double(), masks[1].double())
-        states, contexts, _ = unroll(UnrollInputs(*given), UnrollWeights(*tensors[5:]))
+        words, *others = tensors[:5]
+        given = (*others[:2], source.mask, *others[2:], masks[0].double(), masks[1].double())
+        states, contexts, _ = unroll(
+            UnrollInputs(words, [4, 3, 2], *given), UnrollWeights(*tensors[5:])
+        )
         return states, contexts
 
-    inputs = [words[:3], source.keys, source.values, state.lower, state.upper]
+    inputs = [words[:9], source.keys, source.values, state.lower, state.upper]
     given = [tensor.clone().requires_grad_() for tensor in inputs]
     assert torch.autograd.gradcheck(run, (*given, *vars(weights).values()))
 
@@ -134,7 +149,8 @@ def test_unroll_drops_fresh_values_at_each_step_and_none_in_evaluation() -> None
     decoder, state, words, source = decoder_and_source(dropout=0.5)
     decoder.eval()
     torch.testing.assert_close(
-        decoder.unroll(state, words, source), decoder.step_by_step(state, words, source)
+        decoder.unroll(state, words, COUNTS, source),
+        decoder.step_by_step(state, words, COUNTS, source),
     )
     decoder.train()
     mask = decoder.dropout.mask((50, 40, 8), words)

@@ -191,6 +191,23 @@ def length_batches(lengths: Sequence[int] | npt.NDArray[np.int32], tokens: int) 
     return _cut(order, sizes[order], tokens)
 
 
+def token_batches(lengths: npt.NDArray[np.int32], tokens: int) -> list[Indices]:
+    """Batch sentences by length, the longest first, with at most ``tokens`` words each.
+
+    For reading given sentences, where nothing is computed for padding: it does not count.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    batches: list[list[int]] = []
+    room = 0
+    for sentence, size in zip(order.tolist(), lengths[order].tolist(), strict=True):
+        if size > room or not batches:
+            batches.append([])
+            room = tokens
+        batches[-1].append(sentence)
+        room -= size
+    return [np.array(batch) for batch in batches]
+
+
 def in_order(
     items: Sequence[Item],
     batches: Iterable[Sequence[int] | Indices],

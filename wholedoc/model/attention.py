@@ -22,7 +22,10 @@ class Attended:
 
     def select(self, rows: Int[Tensor, " row"]) -> "Attended":
         """The given sentences, in the given order; a sentence may come more than once."""
-        return Attended(self.keys[rows], self.values[rows], self.mask[rows])
+        # Going back, index_select is a good deal faster than indexing.
+        return Attended(
+            self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask[rows]
+        )
 
 
 class Attention(nn.Module):

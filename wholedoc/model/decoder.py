@@ -15,7 +15,7 @@ from wholedoc.model.encoder import Encoding
 from wholedoc.model.fusion import FUSIONS, Fusion
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings
-from wholedoc.model.recurrence import Gates
+from wholedoc.model.recurrence import Gates, pack
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
 
 
@@ -55,7 +55,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Decoded:
-    """A batch of given target sentences, read word by word."""
+    """A batch of given target sentences, read word by word; all is zero at padding."""
 
     features: Float[Tensor, "sent trg_word hidden"]
     """r_j, from which the output layer predicts y_j."""
@@ -213,43 +213,48 @@ class Decoder(nn.Module):
     ) -> Decoded:
         """Read given target sentences: what the decoder computes before each of their words."""
         source = self.prepare(encoding, readings)
-        embedded = self.embedding(trg_in.T)  # (J, T, E)
+        packing = pack((trg_in != PAD).sum(dim=1))  # nothing is computed for padding
+        embedded = self.embedding(trg_in[packing.rows, packing.places])  # (N, E)
         words = self.word(self.dropout(embedded))  # all steps in one product
         if source.gates is not None:
-            words = words + source.gates
-        state = self.start(encoding)
+            words = words + source.gates.index_select(0, packing.rows)
+        state = self.start(encoding).select(packing.order)
+        attended = source.attended.select(packing.order)
         if source.words is None:
-            states, contexts, weights = self.unroll(state, words, source.attended)
+            states, contexts, weights = self.unroll(state, words, packing.counts, attended)
         else:
+            others = source.words.select(packing.order)
             states, contexts, weights = self.step_by_step(
-                state, words, source.attended, source.words
+                state, words, packing.counts, attended, others
             )
         features = self.output.features(self.dropout(states), contexts, embedded)
         return Decoded(
-            features.transpose(0, 1),
-            weights.transpose(0, 1),
-            states.transpose(0, 1),
-            source.logits,
+            packing.pad(features), packing.pad(weights), packing.pad(states), source.logits
         )
 
     def unroll(
-        self, state: DecoderState, words: Float[Tensor, "trg_word sent gates"], source: Attended
+        self,
+        state: DecoderState,
+        words: Float[Tensor, "word gates"],
+        counts: list[int],
+        source: Attended,
     ) -> tuple[
-        Float[Tensor, "trg_word sent hidden"],
-        Float[Tensor, "trg_word sent states"],
-        Float[Tensor, "trg_word sent src_word"],
+        Float[Tensor, "word hidden"], Float[Tensor, "word states"], Float[Tensor, "word src_word"]
     ]:
-        """:meth:`step` for all words, as one function: upper states, contexts, weights."""
-        steps, sentences, _ = words.shape
+        """:meth:`step` for all words, as one function: upper states, contexts, weights.
+
+        The words are packed and the sentences in the order of their packing, the longest first.
+        """
         inputs = UnrollInputs(
             words,
+            counts,
             source.keys,
             source.values,
             source.mask,
             state.lower,
             state.upper,
-            self.dropout.mask((steps, sentences, source.values.shape[-1]), words),
-            self.dropout.mask((steps, sentences, state.lower.shape[-1]), words),
+            self.dropout.mask((len(words), source.values.shape[-1]), words),
+            self.dropout.mask((len(words), state.lower.shape[-1]), words),
         )
         weights = UnrollWeights(
             query=self.attention.query.weight,
@@ -267,25 +272,30 @@ class Decoder(nn.Module):
     def step_by_step(
         self,
         state: DecoderState,
-        words: Float[Tensor, "trg_word sent gates"],
+        words: Float[Tensor, "word gates"],
+        counts: list[int],
         source: Attended,
         others: Attended | None = None,
     ) -> tuple[
-        Float[Tensor, "trg_word sent hidden"],
-        Float[Tensor, "trg_word sent states"],
-        Float[Tensor, "trg_word sent src_word"],
+        Float[Tensor, "word hidden"], Float[Tensor, "word states"], Float[Tensor, "word src_word"]
     ]:
         """What :meth:`unroll` computes, as a plain loop: the reference it is tested against.
 
         Only this one lets the steps look at ``others``.
         """
         uppers, contexts, weights = [], [], []
-        for word in words:
-            state, context, weight = self.step(state, word, source, others)
+        for word in torch.split(words, counts):
+            rows = torch.arange(len(word), device=word.device)
+            state, context, weight = self.step(
+                state.select(rows),
+                word,
+                source.select(rows),
+                None if others is None else others.select(rows),
+            )
             uppers.append(state.upper)
             contexts.append(context)
             weights.append(weight)
-        return torch.stack(uppers), torch.stack(contexts), torch.stack(weights)
+        return torch.cat(uppers), torch.cat(contexts), torch.cat(weights)
 
     def predict(
         self, state: DecoderState, words: Int[Tensor, " sent"], source: Source

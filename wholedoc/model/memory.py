@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.config import ModelConfig
 from wholedoc.model.dropout import Dropout
@@ -112,14 +113,18 @@ class SourceMemory(nn.Module):
         if self.moments is not None:
             self.moments.copy_(moments)
 
-    def forward(self, vectors: Float[Tensor, "cell states"]) -> Float[Tensor, "cell states"]:
-        """The cells of a document, one per sentence."""
+    def forward(
+        self, vectors: Float[Tensor, "cell states"], sizes: Sequence[int] = ()
+    ) -> Float[Tensor, "cell states"]:
+        """The cells of a document, one per sentence; or of several of given sizes, in a row."""
         if self.moments is not None:
             mean, deviation = self.moments
             vectors = (vectors - mean) / deviation.clamp(min=1e-6)
-        length = torch.tensor([len(vectors)], device=vectors.device)
-        cells, _ = self.rnn(self.dropout(vectors)[:, None], length)
-        dropped: Tensor = self.dropout(cells[:, 0])
+        lengths = list(sizes) or [len(vectors)]
+        padded = pad_sequence(list(torch.split(self.dropout(vectors), lengths)))
+        states, _ = self.rnn(padded, torch.tensor(lengths, device=vectors.device))
+        cells = [states[:length, d] for d, length in enumerate(lengths)]
+        dropped: Tensor = self.dropout(torch.cat(cells))
         return dropped
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,8 +14,8 @@ from wholedoc.corpus.batches import (
     DocumentBatches,
     Indices,
     SentenceBatches,
-    length_batches,
     make_batch,
+    token_batches,
 )
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import EOS
@@ -183,19 +184,21 @@ def document_loss(
     corpus = data.corpus
     device = next(model.parameters()).device
     sentences = [t for document in documents for t in document]
-    lengths = [max(corpus.src_lengths[t], corpus.trg_lengths[t]) for t in sentences]
-    parts = length_batches(lengths, batch_tokens)
+    longer = np.maximum(corpus.src_lengths[sentences], corpus.trg_lengths[sentences])
+    parts = token_batches(longer, batch_tokens)
     batches = [make_batch(corpus, [sentences[i] for i in part]).to(device) for part in parts]
     encodings = [model.encoder(batch.src, batch.src_lengths) for batch in batches]
     order = torch.cat([torch.from_numpy(part) for part in parts]).argsort().to(device)
     summaries = torch.cat([encoding.summary for encoding in encodings])[order]
+    sizes = [len(document) for document in documents]
+    all_cells: Sequence[Tensor | None] = [None] * len(documents)
+    if model.source_memory is not None:
+        vectors = torch.cat([_rows(data.vectors, document, device) for document in documents])
+        all_cells = torch.split(model.source_memory(vectors, sizes), sizes)
     readings = []
-    for document, summary in zip(
-        documents, torch.split(summaries, [len(d) for d in documents]), strict=True
+    for document, summary, cells in zip(
+        documents, torch.split(summaries, sizes), all_cells, strict=True
     ):
-        cells = None
-        if model.source_memory is not None:
-            cells = model.source_memory(_rows(data.vectors, document, device))
         last_states = (
             _rows(data.last_states, document, device) if model.reads_translations else None
         )
