@@ -202,10 +202,29 @@ def test_no_gradient_goes_into_target_cells() -> None:
     assert model.target_query.source.weight.grad.abs().sum() > 0
 
 
-def test_a_scaled_reading_divides_by_the_root_of_the_width() -> None:
+@pytest.mark.parametrize("option", ["scaled", "hops", "gate", "query"])
+def test_options_of_a_reading_follow_their_formulas(option: str) -> None:
     cells, queries, own = values(5, 4), values(5, 4, seed=1), torch.arange(5)
-    reader = MemoryReader(4, replace(SMALL, scaled=True))
-    torch.testing.assert_close(reader(cells, queries, own), read_memory(cells, queries / 2, own))
+    settings = {"scaled": True, "hops": 3, "gate": True, "query": "learned"}
+    reader = MemoryReader(4, replace(SMALL, **{option: settings[option]})).double()
+    initialise(reader, 1)
+    found, weights = reader(cells, queries, own)
+    expected, expected_weights = read_memory(cells, queries, own)
+    if option == "scaled":
+        expected, expected_weights = read_memory(cells, queries / 2, own)
+    if option == "hops":
+        for _ in range(2):
+            queries = queries + expected
+            expected, expected_weights = read_memory(cells, queries, own)
+    if option == "gate":
+        both = torch.cat((queries, expected), dim=-1)
+        expected = torch.sigmoid(both @ reader.gate.weight.T + reader.gate.bias) * expected
+    if option == "query":
+        expected, expected_weights = read_memory(cells, queries @ reader.query.weight.T, own)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(weights, expected_weights)
+    alone, _ = reader(cells[:1], queries[:1], own[:1])
+    assert alone.eq(0).all()
 
 
 def test_standard_vectors_have_mean_0_and_deviation_1() -> None:
