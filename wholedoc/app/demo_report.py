@@ -15,9 +15,9 @@ from wholedoc.files import write_atomically
 
 _LABELS = {"pronoun": "pronouns", "topic": "topic words", "name": "names"}
 _BOUNDS: dict[Information, str] = {
-    "sentence": "at best, from the sentence",
-    "source": "at best, from the source document",
-    "both": "at best, from both sides",
+    "sentence": "best: sentence",
+    "source": "best: source",
+    "both": "best: both sides",
 }
 _TOKEN = re.compile(r"\w+|\W+")
 
@@ -33,7 +33,7 @@ def _rows(tour: Tour) -> list[list[str]]:
     for system in tour.systems:
         rows.append([system.name, *_measured(system.measures)])
         if system.shuffled is not None:
-            rows.append([f"{system.name}, shuffled memory", *_measured(system.shuffled)])
+            rows.append([f"{system.name}, shuffled", *_measured(system.shuffled)])
     kinds = tour.systems[0].measures.phenomena.kinds
     for information, label in _BOUNDS.items():
         best = [kinds[kind].best[information] for kind in KINDS]
@@ -52,7 +52,7 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
-_COLUMNS = ["right, %", "BLEU", *_LABELS.values(), "name consistency"]
+_COLUMNS = ["right, %", "BLEU", *_LABELS.values(), "consistency"]
 
 
 def _table(tour: Tour) -> Table:
@@ -170,8 +170,10 @@ _PAGE = """<!doctype html>
 rendering of a name are told elsewhere in the document. The generator knows the best accuracy any
 translator can reach from each kind of knowledge; ± is one standard deviation on this test set.
 <i>s-nmt</i> translates sentence by sentence; the others read the rest of the document through a
-memory of its source, of its translations, or both. With a <i>shuffled memory</i> they read another
-document instead: what is gained there is not gained from context.</p>
+memory of its source, of its translations, or both. <i>Shuffled</i>, they read the memory of another
+document instead: what is gained there is not gained from context. <i>Best</i> is what the sentence,
+the source document, or both sides allow. Consistency is the share of pairs of names in a document
+that are spelled in one style.</p>
 <table class="measures">{table}</table>
 <h2>A document</h2>
 <p>Words that depend on the document are marked: <mark class="right">right</mark> or

@@ -43,7 +43,7 @@ class SynthConfig:
 
     seed: int = 1
     """Fixes the language and all documents; a split does not change with the others' sizes."""
-    train: int = 1000
+    train: int = 2000
     """Training documents."""
     dev: int = 60
     """Development documents."""
