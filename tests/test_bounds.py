@@ -16,7 +16,7 @@ from wholedoc.corpus.synth import SynthConfig
 SYNTH = SynthConfig(
     train=1500,
     dev=50,
-    test=150,
+    test=120,
     min_sentences=6,
     max_sentences=8,
     density=1.0,
@@ -38,7 +38,7 @@ from wholedoc.app.demo import run_demo
 from wholedoc.corpus.synth import SynthConfig
 
 tour = run_demo(
-    Path(sys.argv[1]), int(sys.argv[2]), SynthConfig(**json.loads(sys.argv[3])), ["stage1.epochs=6"]
+    Path(sys.argv[1]), int(sys.argv[2]), SynthConfig(**json.loads(sys.argv[3])), ["stage1.epochs=5"]
 )
 items = {(item.document, item.sentence) for item in tour.key}
 plain = [

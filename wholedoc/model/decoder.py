@@ -213,6 +213,7 @@ class Decoder(nn.Module):
     ) -> Decoded:
         """Read given target sentences: what the decoder computes before each of their words."""
         source = self.prepare(encoding, readings)
+        steps = trg_in.shape[1]
         packing = pack((trg_in != PAD).sum(dim=1))  # nothing is computed for padding
         embedded = self.embedding(trg_in[packing.rows, packing.places])  # (N, E)
         words = self.word(self.dropout(embedded))  # all steps in one product
@@ -229,7 +230,10 @@ class Decoder(nn.Module):
             )
         features = self.output.features(self.dropout(states), contexts, embedded)
         return Decoded(
-            packing.pad(features), packing.pad(weights), packing.pad(states), source.logits
+            packing.pad(features, steps),
+            packing.pad(weights, steps),
+            packing.pad(states, steps),
+            source.logits,
         )
 
     def unroll(

@@ -39,9 +39,11 @@ class Packing:
     counts: list[int]
     """How many words each step has."""
 
-    def pad(self, words: Float[Tensor, "word width"]) -> Float[Tensor, "row step width"]:
-        """The words of each row, with zeros after its last."""
-        padded = words.new_zeros(len(self.order), len(self.counts), words.shape[-1])
+    def pad(
+        self, words: Float[Tensor, "word width"], steps: int
+    ) -> Float[Tensor, "row step width"]:
+        """The words of each row, with zeros after its last, up to some number of steps."""
+        padded = words.new_zeros(len(self.order), steps, words.shape[-1])
         padded[self.rows, self.places] = words
         return padded
 
