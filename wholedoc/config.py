@@ -183,7 +183,7 @@ class StageConfig:
     dropout: Share = 0.0
     """Rate at the inputs and the top output of every recurrent layer of encoder and decoder."""
     batch_tokens: Count = 1000
-    """Positions of an update's batch, padding included, on its longer side."""
+    """Positions of a batch on its longer side; padding counts, but not in stage 2."""
     checkpoint_minutes: NotNegative = 10.0
     """Time between checkpoints inside an epoch; each epoch's end writes one too."""
 
