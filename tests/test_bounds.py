@@ -16,7 +16,7 @@ from wholedoc.corpus.synth import SynthConfig
 SYNTH = SynthConfig(
     train=1500,
     dev=50,
-    test=120,
+    test=150,
     min_sentences=6,
     max_sentences=8,
     density=1.0,
@@ -38,7 +38,7 @@ from wholedoc.app.demo import run_demo
 from wholedoc.corpus.synth import SynthConfig
 
 tour = run_demo(
-    Path(sys.argv[1]), int(sys.argv[2]), SynthConfig(**json.loads(sys.argv[3])), ["stage1.epochs=5"]
+    Path(sys.argv[1]), int(sys.argv[2]), SynthConfig(**json.loads(sys.argv[3])), ["stage1.epochs=6"]
 )
 items = {(item.document, item.sentence) for item in tour.key}
 plain = [
@@ -51,7 +51,7 @@ print(json.dumps({**tour.to_json(), "plain": plain}))
 """
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_document_models_pass_the_sentence_bound_and_shuffled_memory_does_not(
     tmp_path: Path, seed: int
 ) -> None:
