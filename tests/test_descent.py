@@ -204,3 +204,9 @@ def test_with_shuffled_memory_a_document_reads_all_cells_of_another(
 def test_shuffled_memory_needs_another_document() -> None:
     with pytest.raises(UserError, match="no other document"):
         translate_documents(make_system(), DOCUMENTS[:1], replace(CONFIG, shuffle_memory=True))
+
+
+def test_a_model_without_memory_has_none_to_shuffle() -> None:
+    base = make_system().base
+    with pytest.raises(UserError, match="reads no memory"):
+        translate_documents(System(base, base), DOCUMENTS, replace(CONFIG, shuffle_memory=True))

@@ -71,7 +71,7 @@ def translate_documents(
     walks = [Descent(sentences) for sentences in documents]
     descent = _Descender(system, config, nbest, progress)
     if config.shuffle_memory:
-        descent.others = _exchange(walks)
+        descent.others = _exchange(system, walks)
     descent.translate_first(walks)
     if system.model is not system.base:
         for _ in range(config.passes):
@@ -248,15 +248,17 @@ class DocumentReader:
         return cells
 
 
-def _exchange(walks: Sequence[Descent]) -> dict[int, Descent]:
-    """For each document the next one, whose memory it shall read instead of its own."""
+def _exchange(system: System, walks: Sequence[Descent]) -> dict[int, Descent]:
+    """For each document the one before it (for the first, the last), whose memory it shall read."""
     filled = [walk for walk in walks if walk.sentences]
-    if len(filled) == 1:
-        raise UserError(
-            "there is no other document whose memory could be read",
-            where="search.shuffle_memory",
-            fix="translate at least two documents at once",
-        )
+    reason, fix = "", ""
+    if system.model is system.base:
+        reason, fix = "this model reads no memory", "choose a document model, or do not shuffle"
+    elif len(filled) == 1:
+        reason = "there is no other document whose memory could be read"
+        fix = "translate at least two documents at once"
+    if reason:
+        raise UserError(reason, where="search.shuffle_memory", fix=fix)
     return {id(walk): filled[i - 1] for i, walk in enumerate(filled)}
 
 

@@ -81,7 +81,9 @@ class TranslationModel(nn.Module):
         """
         if isinstance(self.decoder.fusion, LocalContext):
             document = Neighbourhood(sentences, self.encoder.embedding, last_states)
-            return self.decoder.fusion.read(document, own.clamp(max=len(sentences)))
+            # Another document may be shorter: what lies beyond it has its end for a neighbour.
+            places = own if states is None else own.clamp(max=len(sentences))
+            return self.decoder.fusion.read(document, places)
         left_out = own if states is None else None
         src = src_weights = trg = trg_weights = None
         if source_cells is not None and self.source_reader:
