@@ -172,8 +172,10 @@ class _Training:
         """Rows that the leader computes where they are missing."""
         directory = self.run.directory / "data"
         if self.world.leads:
-            adopt_file(self.config, self.run, rows_file(directory, name, digest))
-            say(f"preparing {name}")
+            file = rows_file(directory, name, digest)
+            adopt_file(self.config, self.run, file)
+            if not file.exists():
+                say(f"preparing {name}")
             cached_rows(directory, name, digest, width, parts)
         self.world.wait()
         return cached_rows(directory, name, digest, width, ())
