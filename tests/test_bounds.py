@@ -37,9 +37,8 @@ from pathlib import Path
 from wholedoc.app.demo import run_demo
 from wholedoc.corpus.synth import SynthConfig
 
-tour = run_demo(
-    Path(sys.argv[1]), int(sys.argv[2]), SynthConfig(**json.loads(sys.argv[3])), ["stage1.epochs=6"]
-)
+corpus = SynthConfig(**json.loads(sys.argv[3]))
+tour = run_demo(Path(sys.argv[1]), int(sys.argv[2]), "tiny", ["stage1.epochs=6"], corpus)
 items = {(item.document, item.sentence) for item in tour.key}
 plain = [
     output.replace(" ", "") == pair.trg.replace(" ", "")
@@ -86,7 +85,7 @@ def test_the_tour_is_shown_as_json_as_text_and_as_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     epochs = [f"stage{stage}.epochs=1" for stage in range(3)]
-    tour = run_demo(tmp_path, 1, SynthConfig(train=60, dev=10, test=20), epochs)
+    tour = run_demo(tmp_path, 1, "tiny", epochs, SynthConfig(train=60, dev=10, test=20))
     shown = tour.to_json()["systems"]
     assert [system["name"] for system in shown] == ["s-nmt", "src", "trg", "both"]
     measures = {"bleu", "pronoun", "topic", "name_accuracy", "name_consistency"}

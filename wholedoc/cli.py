@@ -51,6 +51,9 @@ app = typer.Typer(
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 SrcOption = Annotated[str, typer.Option("--src", help="Source side, or the file of both sides.")]
 TrgOption = Annotated[str, typer.Option("--trg", help="Target side.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="section.key=value, for any value.")
+]
 DocOption = Annotated[str, typer.Option("--doc", help="Document ids, or start-line indices.")]
 
 
@@ -264,9 +267,7 @@ def _print_synth(summary: dict[str, Any]) -> None:
 @app.command()
 def train(
     config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped one.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, for any value.")
-    ] = None,
+    settings: Settings = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="Run directory; runs/CONFIG by default.")
     ] = None,
@@ -475,13 +476,19 @@ def _print_sizes(sizes: "list[Size]", src_vocab: int, trg_vocab: int) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Where corpus, runs and report go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Another language, another model.", min=0)] = 1,
+    config: Annotated[
+        str, typer.Option(help="What to train with: a TOML file, or the name of a shipped one.")
+    ] = "tiny",
+    settings: Settings = None,
     as_json: JsonFlag = False,
 ) -> None:
     """The tour: makes a corpus, trains on it, translates, shows what a sentence cannot know."""
+    load_config(config, settings or [])  # before torch: a slip is answered at once
+
     from wholedoc.app.demo import run_demo
     from wholedoc.app.demo_report import print_tour, write_report
 
-    tour = run_demo(out, seed)
+    tour = run_demo(out, seed, config, settings or [])
     write_report(out / "report.html", tour)
     if as_json:
         _print_json(tour.to_json())

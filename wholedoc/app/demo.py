@@ -85,12 +85,13 @@ class Tour:
 
 
 def run_demo(
-    out: Path, seed: int = 1, synth: SynthConfig | None = None, settings: Sequence[str] = ()
+    out: Path,
+    seed: int = 1,
+    configuration: str | Path = "tiny",
+    settings: Sequence[str] = (),
+    synth: SynthConfig | None = None,
 ) -> Tour:
-    """Make the artificial corpus, train the four systems on it, translate, measure.
-
-    Another corpus and other settings than those of the command line are for experiments.
-    """
+    """Make the artificial corpus, train the four systems on it, translate, measure."""
     corpus = out / "corpus"
     say("writing an artificial corpus in which some words depend on the rest of the document")
     write_synth(corpus, replace(synth or SynthConfig(), seed=seed))
@@ -99,7 +100,7 @@ def run_demo(
         if (out / "runs" / name / "config.toml").exists():  # of an earlier tour
             shutil.rmtree(out / "runs" / name)
     for name, description in SYSTEMS.items():
-        config = demo_config(corpus, seed, name, settings)
+        config = demo_config(corpus, seed, name, configuration, settings)
         say(f"{name}: training {description}, on this machine")
         train(config, out / "runs" / name)
         say(f"{name}: translating the test set")
@@ -108,15 +109,21 @@ def run_demo(
     return Tour(documents, read_key(corpus / "test.key.jsonl"), systems)
 
 
-def demo_config(corpus: Path, seed: int, name: str, settings: Sequence[str] = ()) -> Config:
-    """The shipped ``tiny`` configuration, on the corpus of the demo, for one of its systems."""
+def demo_config(
+    corpus: Path,
+    seed: int,
+    name: str,
+    configuration: str | Path = "tiny",
+    settings: Sequence[str] = (),
+) -> Config:
+    """A configuration on the corpus of the demo, for one of its systems."""
     files = [
         f"data.{split}.{side}={corpus / split}.{side}"
         for split in ("train", "dev", "test")
         for side in ("src", "trg", "doc")
     ]
     memory = [] if name == "s-nmt" else [f"model.memory={name}", "model.fusion=output"]
-    return load_config("tiny", [*files, f"seed={seed}", *memory, *settings])
+    return load_config(configuration, [*files, f"seed={seed}", *memory, *settings])
 
 
 def _measure_system(run: Path, config: Config, corpus: Path) -> System:
