@@ -5,20 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import DOCUMENT_SETTINGS, stopped_training, toy_config
+from toy import DOCUMENT_SETTINGS, document_config, stopped_training, toy_config, translate_twice
 
 from wholedoc.app.translator import Translator
-from wholedoc.config import Config
 from wholedoc.errors import UserError
 from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
-
-
-def document_config(directory: Path, *settings: str) -> Config:
-    both = ("model.memory=both", "model.fusion=context")
-    return toy_config(directory, *DOCUMENT_SETTINGS, *both, *settings)
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +48,7 @@ def test_zero_passes_give_the_sentence_model(trained: Run, corpus: Path) -> None
         torch.equal(value, weights(trained, "stage1")[name])
         for name, value in weights(alone, "stage1").items()
     )
-    document = ["s1 s2 s3", "", "s4", "s5 s5 s6 s7"]
-    translator = Translator.load(trained.directory)
-    assert translator.reads_documents
-    plain = Translator.load(alone.directory).translate(document)
-    assert translator.translate(document, passes=0).sentences == plain.sentences
-    found = translator.translate(document, passes=2)
-    assert found.history[0] == plain.sentences
-    assert len(found.sentences) == 4
+    found = translate_twice(trained, alone)
     assert found.source_weights.shape == found.target_weights.shape == (4, 4)
     assert len(found.objective) == len(found.history) - 1
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from toy import DOCUMENT_SETTINGS, stopped_training, toy_config
+from toy import DOCUMENT_SETTINGS, stopped_training, toy_config, translate_twice
 
-from wholedoc.app.translator import Translator
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import BOS, EOS
@@ -372,14 +371,7 @@ def test_it_trains_resumes_exactly_and_translates(
     resumed = weights(train(config, tmp_path / "again"), "stage2")
     assert all(torch.equal(value, after[name]) for name, value in resumed.items())
 
-    document = ["s1 s2 s3", "", "s4", "s5 s5 s6 s7"]
-    translator = Translator.load(run.directory)
-    assert translator.reads_documents
-    plain = Translator.load(alone.directory).translate(document)
-    assert translator.translate(document, passes=0).sentences == plain.sentences
-    found = translator.translate(document, passes=2)
-    assert found.history[0] == plain.sentences
-    assert len(found.sentences) == 4
+    found = translate_twice(run, alone)
     assert found.source_weights is None
     assert (found.target_weights is None) == (context != "prevtrg")
 

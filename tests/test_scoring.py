@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_descent import CONFIG, DOCUMENTS, VARIANTS, make_system, tokens
-from test_document_training import document_config
-from toy import toy_config
+from toy import document_config, toy_config
 
 import wholedoc.cli
 from wholedoc.app.scoring import score_corpus, score_items

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from wholedoc.app.translator import TranslatedDocument, Translator
 from wholedoc.config import Config, load_config
 from wholedoc.training import loop
+from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 _WORDS = 12
@@ -82,6 +84,25 @@ def toy_config(directory: Path, *settings: str) -> Config:
     """The toy's configuration with some values set, its corpus written where it is missing."""
     file = directory / "toy.toml"
     return load_config(file if file.exists() else write_toy(directory), settings)
+
+
+def document_config(directory: Path, *settings: str) -> Config:
+    """The toy's configuration with both memories."""
+    both = ("model.memory=both", "model.fusion=context")
+    return toy_config(directory, *DOCUMENT_SETTINGS, *both, *settings)
+
+
+def translate_twice(document_model: Run, sentence_model: Run) -> TranslatedDocument:
+    """Two passes over a document; what comes before the first is the sentence model's."""
+    document = ["s1 s2 s3", "", "s4", "s5 s5 s6 s7"]
+    translator = Translator.load(document_model.directory)
+    assert translator.reads_documents
+    plain = Translator.load(sentence_model.directory).translate(document)
+    assert translator.translate(document, passes=0).sentences == plain.sentences
+    found = translator.translate(document, passes=2)
+    assert found.history[0] == plain.sentences
+    assert len(found.sentences) == 4
+    return found
 
 
 def stopped_training(
