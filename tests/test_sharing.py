@@ -1,11 +1,13 @@
 """Runs in one folder share what they would train alike, and nothing else."""
 
+import shutil
 from pathlib import Path
 
 import pytest
-from toy import DOCUMENT_SETTINGS, toy_config
+from toy import DOCUMENT_SETTINGS, toy_config, write_toy
 
 from wholedoc.training.checkpoint import Position
+from wholedoc.training.data import prepare_data
 from wholedoc.training.log import read_log
 from wholedoc.training.loop import train_stage
 from wholedoc.training.run import Run
@@ -71,6 +73,13 @@ def test_the_generated_memory_is_made_once(tmp_path: Path, monkeypatch: pytest.M
     assert names == {name for name in contents(second) if name.endswith(".f32")}
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first")
+    run(folder, "first", *BOTH, "share=true")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("settings", "retrained"),
     [
@@ -85,12 +94,52 @@ def test_the_generated_memory_is_made_once(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_what_differs_is_trained_again(
-    tmp_path: Path, trained: list[str], settings: list[str], retrained: list[str]
+    first: Path, tmp_path: Path, trained: list[str], settings: list[str], retrained: list[str]
 ) -> None:
-    run(tmp_path, "first", *BOTH, "share=true")
-    trained.clear()
-    run(tmp_path, "second", *BOTH, "share=true", *settings)
+    shutil.copytree(first / "runs", tmp_path / "runs")
+    config = toy_config(first / "corpus", *BOTH, "share=true", *settings)
+    train(config, tmp_path / "runs" / "second")
     assert trained == retrained
+
+
+def test_a_corpus_is_numbered_once(
+    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(first, tmp_path, dirs_exist_ok=True)
+    other = Run(tmp_path / "runs" / "first")
+    before = {file: file.read_bytes() for file in other.directory.rglob("*") if file.is_file()}
+    config = toy_config(first / "corpus", *BOTH, "share=true")
+    second = Run(tmp_path / "runs" / "second")
+    second.directory.mkdir()
+    second.prepare(config)
+    with monkeypatch.context() as patch:
+        patch.setattr("wholedoc.training.data.open_corpus", None)  # not even read
+        prepare_data(config, second)
+    assert second.data("train").joinpath("src.ids").samefile(other.data("train") / "src.ids")
+    assert [f.read_bytes() for f in second.vocabulary_files()] == [
+        f.read_bytes() for f in other.vocabulary_files()
+    ]
+    # What is made anew is never written into what is shared.
+    second.data("train").joinpath("meta.json").unlink()
+    prepare_data(config, second)
+    assert all(file.read_bytes() == content for file, content in before.items())
+
+
+def test_a_corpus_that_differs_anywhere_is_numbered_again(tmp_path: Path) -> None:
+    corpus = write_toy(tmp_path / "corpus", 8).parent
+    one, two = (Run(tmp_path / "runs" / name) for name in ("one", "two"))
+    config = toy_config(corpus, "share=true")
+    for run in (one, two):
+        run.directory.mkdir(parents=True)
+        run.prepare(config)
+        prepare_data(config, run)
+        lines = (corpus / "train.src").read_text(encoding="utf-8").splitlines()
+        middle = len(lines) // 2
+        lines[middle] = lines[middle].replace("s", "z")  # as many bytes, the same ends
+        (corpus / "train.src").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ids = [run.vocabulary_files()[0].read_text(encoding="utf-8") for run in (one, two)]
+    assert "z" not in ids[0]
+    assert "z" in ids[1]
 
 
 def test_unfinished_damaged_and_foreign_runs_are_left_alone(

@@ -126,8 +126,9 @@ def encode_corpus(
     ``fingerprint`` says what the numbers were made from; ``EncodedCorpus.open`` compares it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    # First of all, so that a crash from here on leaves a directory known to be incomplete.
-    (directory / _META).unlink(missing_ok=True)
+    # The meta data first, so that a crash from here on leaves a directory known to be incomplete.
+    for name in (_META, *_FILES):
+        (directory / name).unlink(missing_ok=True)  # never written to: it may be another run's too
     types = {"src": _id_type(src_vocabulary), "trg": _id_type(trg_vocabulary)}
     with ExitStack() as stack:
         files = {name: stack.enter_context((directory / name).open("wb")) for name in _FILES}

@@ -12,11 +12,16 @@ from wholedoc.errors import UserError
 from wholedoc.files import name_file
 from wholedoc.progress import say
 from wholedoc.training.run import Run
+from wholedoc.training.sharing import adopt_data
+
+_SETS = ("train", "dev")
 
 
 def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and number the corpora, unless an earlier start has done so."""
-    _check_unchanged(config, run)
+    digests = {name: fingerprint(getattr(config.data, name)) for name in _SETS}
+    _check_unchanged(config, run, digests)
+    adopt_data(config, run, digests)
     vocabulary_files = run.vocabulary_files()
     if not all(file.exists() for file in vocabulary_files):
         say("building vocabularies")
@@ -27,31 +32,27 @@ def prepare_data(config: Config, run: Run) -> None:
         for vocabulary, file in zip(vocabularies, vocabulary_files, strict=True):
             vocabulary.save(file)
     vocabularies = run.load_vocabularies()
-    for name in ("train", "dev"):
+    for name in _SETS:
         if EncodedCorpus.open(run.data(name)) is None:
             corpus = open_corpus(config, name)
-            files: CorpusFiles = getattr(config.data, name)
             with name_file(run.data(name)):
-                encoded = encode_corpus(
-                    corpus, *vocabularies, run.data(name), fingerprint(files) or ""
-                )
+                encoded = encode_corpus(corpus, *vocabularies, run.data(name), digests[name] or "")
             say(
                 f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; "
                 f"boundaries: {corpus.corpus.boundaries}; left out: {corpus.counts}"
             )
 
 
-def _check_unchanged(config: Config, run: Run) -> None:
+def _check_unchanged(config: Config, run: Run, digests: dict[str, str | None]) -> None:
     """Refuse to go on, or begin anew if nothing is trained, where the files are not the same."""
-    for name, files in (("train", config.data.train), ("dev", config.data.dev)):
-        now = fingerprint(files)
+    for name, now in digests.items():
         same = EncodedCorpus.open(run.data(name), now) is not None
         if now is None or same or EncodedCorpus.open(run.data(name)) is None:
             continue
         if run.has_begun():
             raise UserError(
                 f"the {name} set is not the one that this run was begun with",
-                where=files.src,
+                where=getattr(config.data, name).src,
                 fix="restore the files, or choose another directory with --run",
             )
         run.forget_data()

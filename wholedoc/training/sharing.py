@@ -1,4 +1,4 @@
-"""What runs share: a stage is not trained again where a run beside it has finished the same one.
+"""What runs share: nothing is made again that a run beside it has made alike and finished.
 
 Stages are deterministic: the same data, settings, seed and versions give the same weights. Files
 are linked, not copied, where the disk can do so; a run never changes them in place.
@@ -7,11 +7,12 @@ are linked, not copied, where the disk can do so; a run never changes them in pl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from wholedoc.config import Config, load_config
+from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 from wholedoc.training.checkpoint import read_position
@@ -23,6 +24,29 @@ _VERSIONS = ("wholedoc", "torch")
 _NUMBERS = ("src.ids", "src.offsets", "trg.ids", "trg.offsets", "documents.starts")
 _SENTENCE_MODEL = ("hidden", "embedding", "alignment", "initial_state", "tie")
 _LANGUAGE_MODEL = ("hidden", "embedding")
+
+
+def adopt_data(config: Config, run: Run, digests: Mapping[str, str | None]) -> None:
+    """Take over vocabularies and numbers from a run in the same folder made from the same files."""
+    files = run.vocabulary_files()
+    if not config.share or None in digests.values() or any(path.exists() for path in files):
+        return
+    for other in _neighbours(run):
+        corpora = {name: other.data(name) for name in digests}
+        try:
+            theirs = load_config(other.config_file)
+            same = (theirs.data, theirs.vocabulary) == (config.data, config.vocabulary)
+            same = same and _versions(other) == _versions(run)
+        except (UserError, OSError, ValueError, KeyError):
+            continue
+        if same and all(EncodedCorpus.open(corpora[name], digests[name]) for name in digests):
+            for name, corpus in corpora.items():
+                for file in sorted(corpus.iterdir(), key=lambda file: file.name == "meta.json"):
+                    _link(file, run.data(name) / file.name)
+            for old, new in zip(other.vocabulary_files(), files, strict=True):
+                _link(old, new)
+            say(f"data and vocabularies: taken over from {other.directory}")
+            return
 
 
 def adopt_stage(config: Config, run: Run, name: str, log: RunLog) -> None:
@@ -64,25 +88,34 @@ def adopt_file(config: Config, run: Run, path: Path) -> None:
             return
 
 
-def _relatives(run: Run) -> Iterator[Run]:
-    """The runs in the same folder that have the same data, vocabularies and versions."""
-    directory, identity = run.directory.resolve(), _identity(run)
+def _neighbours(run: Run) -> Iterator[Run]:
+    """The other runs in the same folder."""
+    directory = run.directory.resolve()
     for other in sorted(directory.parent.iterdir()):
         if other != directory and (other / "config.toml").is_file():
-            relative = Run(other)
-            if _identity(relative) == identity != ():
-                yield relative
+            yield Run(other)
+
+
+def _relatives(run: Run) -> Iterator[Run]:
+    """The neighbours that have the same data, vocabularies and versions."""
+    identity = _identity(run)
+    for other in _neighbours(run):
+        if _identity(other) == identity != ():
+            yield other
 
 
 def _identity(run: Run) -> tuple[str, ...]:
     """What must be the same for anything to be shared; empty where it is not known."""
     numbers = [run.data(name) / file for name in ("train", "dev") for file in _NUMBERS]
     try:
-        versions = json.loads((run.directory / "versions.json").read_text(encoding="utf-8"))
-        same = [str(versions[key]) for key in _VERSIONS]
-        return *same, digest_files(*run.vocabulary_files(), *numbers)
+        return *_versions(run), digest_files(*run.vocabulary_files(), *numbers)
     except (OSError, ValueError, KeyError):
         return ()
+
+
+def _versions(run: Run) -> list[str]:
+    versions = json.loads((run.directory / "versions.json").read_text(encoding="utf-8"))
+    return [str(versions[key]) for key in _VERSIONS]
 
 
 def _recipe(config: Config, name: str) -> dict[str, Any]:

@@ -5,11 +5,9 @@ from pathlib import Path
 
 from wholedoc.config import CorpusFiles
 
-_ENDS = 2**16
-
 
 def fingerprint(files: CorpusFiles) -> str | None:
-    """A digest of the size, the beginning and the end of every file; None where one is missing.
+    """A digest of what every file holds; None where one is missing.
 
     It does not depend on where the files are or when they were written.
     """
@@ -19,10 +17,8 @@ def fingerprint(files: CorpusFiles) -> str | None:
         for member in members:
             if not member.is_file():
                 return None
-            size = member.stat().st_size
+            name = member.name if path.is_dir() else ""
             with member.open("rb") as stream:
-                digest.update(f"{member.name if path.is_dir() else ''}:{size}:".encode())
-                digest.update(stream.read(_ENDS))
-                stream.seek(max(0, size - _ENDS))
-                digest.update(stream.read())
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest.update(f"{name}:{content}:".encode())
     return digest.hexdigest()
