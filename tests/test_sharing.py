@@ -102,6 +102,30 @@ def test_what_differs_is_trained_again(
     assert trained == retrained
 
 
+def test_more_sentences_for_stage_1_are_another_recipe(
+    first: Path, tmp_path: Path, trained: list[str]
+) -> None:
+    shutil.copytree(first / "runs", tmp_path / "runs")
+    # The same sentences again: vocabularies and training documents are those of the other run.
+    files = [f"data.extra.{side}={first}/corpus/train.{side}" for side in ("src", "trg", "doc")]
+    config = toy_config(first / "corpus", *BOTH, "share=true", *files)
+    second = train(config, tmp_path / "runs" / "second")
+    assert "stage1" in trained
+    before = Run(tmp_path / "runs" / "first")
+    assert [f.read_bytes() for f in second.vocabulary_files()] == [
+        f.read_bytes() for f in before.vocabulary_files()
+    ]
+    sizes = {name: len(second.load_corpus(name)) for name in ("train", "stage1")}
+    assert sizes == {"train": 40, "stage1": 80}
+    words = {
+        run: [line["words"] for line in read_log(run.directory) if line["event"] == "epoch"]
+        for run in (before, second)
+    }
+    # Two epochs each of stage 1, stage 0 in two directions, and stage 2.
+    assert words[second][:2] == [2 * count for count in words[before][:2]]
+    assert words[second][2:] == words[before][2:]
+
+
 def test_a_corpus_is_numbered_once(
     first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,8 @@ class DataConfig:
     """The documents by whose perplexity the best model is chosen; never filtered for length."""
     test: CorpusFiles = field(default_factory=CorpusFiles)
     """Documents kept for the end; training never opens them."""
+    extra: CorpusFiles = field(default_factory=CorpusFiles)
+    """More sentence pairs for stage 1 and the vocabularies alone; their documents do not matter."""
     src_language: str = ""
     """Language code of the source side, for Moses rules and files that hold several languages."""
     trg_language: str = ""

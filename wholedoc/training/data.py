@@ -14,33 +14,64 @@ from wholedoc.progress import say
 from wholedoc.training.run import Run
 from wholedoc.training.sharing import adopt_data
 
-_SETS = ("train", "dev")
-
 
 def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and number the corpora, unless an earlier start has done so."""
-    digests = {name: fingerprint(getattr(config.data, name)) for name in _SETS}
+    digests = {name: _digest(config, sets) for name, sets in _corpora(config).items()}
     _check_unchanged(config, run, digests)
     adopt_data(config, run, digests)
     vocabulary_files = run.vocabulary_files()
     if not all(file.exists() for file in vocabulary_files):
         say("building vocabularies")
-        train = open_corpus(config, "train")
         vocabularies = build_vocabularies(
-            train, config.vocabulary, config.data.src_language, config.data.trg_language
+            _Joined(config, _corpora(config)[sentence_set(config)]),
+            config.vocabulary,
+            config.data.src_language,
+            config.data.trg_language,
         )
         for vocabulary, file in zip(vocabularies, vocabulary_files, strict=True):
             vocabulary.save(file)
     vocabularies = run.load_vocabularies()
-    for name in _SETS:
+    for name, sets in _corpora(config).items():
         if EncodedCorpus.open(run.data(name)) is None:
-            corpus = open_corpus(config, name)
+            corpus = _Joined(config, sets)
             with name_file(run.data(name)):
                 encoded = encode_corpus(corpus, *vocabularies, run.data(name), digests[name] or "")
-            say(
-                f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; "
-                f"boundaries: {corpus.corpus.boundaries}; left out: {corpus.counts}"
-            )
+            say(f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; {corpus}")
+
+
+def sentence_set(config: Config) -> str:
+    """Which of the numbered corpora stage 1 is trained on."""
+    return "stage1" if config.data.extra.src else "train"
+
+
+def _corpora(config: Config) -> dict[str, list[str]]:
+    """The numbered corpora of a run, each with the sets of the configuration that it joins."""
+    corpora = {"train": ["train"], "dev": ["dev"]}
+    return corpora | ({"stage1": ["train", "extra"]} if config.data.extra.src else {})
+
+
+def _digest(config: Config, sets: list[str]) -> str | None:
+    """A digest of what the files of some sets hold; None where one is missing."""
+    digests = [fingerprint(getattr(config.data, name)) for name in sets]
+    return None if None in digests else "+".join(str(digest) for digest in digests)
+
+
+class _Joined:
+    """Some sets of a configuration, one after the other; can be read any number of times."""
+
+    def __init__(self, config: Config, sets: list[str]) -> None:
+        self.parts = [open_corpus(config, name) for name in sets]
+
+    def __iter__(self) -> Iterator[Document]:
+        for part in self.parts:
+            yield from part
+
+    def __str__(self) -> str:
+        """How the boundaries are marked, and what was left out."""
+        return "; ".join(
+            f"boundaries: {part.corpus.boundaries}; left out: {part.counts}" for part in self.parts
+        )
 
 
 def _check_unchanged(config: Config, run: Run, digests: dict[str, str | None]) -> None:
@@ -52,7 +83,7 @@ def _check_unchanged(config: Config, run: Run, digests: dict[str, str | None]) -
         if run.has_begun():
             raise UserError(
                 f"the {name} set is not the one that this run was begun with",
-                where=getattr(config.data, name).src,
+                where=getattr(config.data, _corpora(config)[name][-1]).src,
                 fix="restore the files, or choose another directory with --run",
             )
         run.forget_data()
@@ -82,7 +113,7 @@ class FilteredCorpus:
 
 
 def open_corpus(config: Config, name: str) -> FilteredCorpus:
-    """One set of the configuration; only the training set is filtered by length."""
+    """One set of the configuration; only what is trained on is filtered."""
     files: CorpusFiles = getattr(config.data, name)
     if not files.src:
         raise UserError(
@@ -91,9 +122,8 @@ def open_corpus(config: Config, name: str) -> FilteredCorpus:
             fix=f"add --set data.{name}.src=FILE --set data.{name}.trg=FILE",
         )
     data = config.data
-    filters = (
-        Filters(data.min_sentences, data.max_words, data.max_ratio)
-        if name == "train"
-        else Filters()
-    )
+    filters = {
+        "train": Filters(data.min_sentences, data.max_words, data.max_ratio),
+        "extra": Filters(max_words=data.max_words, max_ratio=data.max_ratio),
+    }.get(name, Filters())
     return FilteredCorpus(read_corpus(files, data.src_language, data.trg_language), filters)

@@ -4,6 +4,7 @@
 ``versions.json``          what it was trained with
 ``src.vocabulary``, ``trg.vocabulary``
 ``data/train``, ``data/dev``  the corpora as numbers, memory-mapped
+``data/stage1``            the same of what stage 1 is trained on, if that is more
 ``stage1.safetensors``     the best weights of a stage
 ``stage1.checkpoint``      the state of a stage under way
 ``lexicon.tsv``            word translations, for word vocabularies

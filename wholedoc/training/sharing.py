@@ -106,7 +106,8 @@ def _relatives(run: Run) -> Iterator[Run]:
 
 def _identity(run: Run) -> tuple[str, ...]:
     """What must be the same for anything to be shared; empty where it is not known."""
-    numbers = [run.data(name) / file for name in ("train", "dev") for file in _NUMBERS]
+    names = [name for name in ("train", "dev", "stage1") if run.data(name).exists()]
+    numbers = [run.data(name) / file for name in names for file in _NUMBERS]
     try:
         return *_versions(run), digest_files(*run.vocabulary_files(), *numbers)
     except (OSError, ValueError, KeyError):

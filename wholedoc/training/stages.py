@@ -24,7 +24,7 @@ from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.training.checkpoint import load_known_weights
-from wholedoc.training.data import open_corpus, prepare_data
+from wholedoc.training.data import open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import World, join_world
 from wholedoc.training.lexicon import learn_lexicon, write_lexicon
 from wholedoc.training.log import RunLog
@@ -72,7 +72,8 @@ class _Training:
     def run_stages(self) -> None:
         """All stages that the configuration needs."""
         sets = Sets(self.run.load_corpus("train"), self.run.load_corpus("dev"))
-        sentence_model = self._train_sentence_model(sets)
+        sentences = Sets(self.run.load_corpus(sentence_set(self.config)), sets.dev)
+        sentence_model = self._train_sentence_model(sentences)
         self._learn_lexicon(sentence_model)
         if not self.config.model.reads_document:
             return
