@@ -496,3 +496,44 @@ def demo(
         with _standard_output():
             print_tour(tour)
         say(f"the same as a page: {out / 'report.html'}")
+
+
+@app.command()
+def experiment(
+    file: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="A TOML file, or the name of a shipped one.")
+    ],
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time, one thread each; 2 by default.", min=1)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where all of it goes; experiments/NAME by default.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a grid of systems and write the paper's tables and figures; run again, it goes on."""
+    from wholedoc.evaluation.experiment import load_experiment
+
+    chosen = load_experiment(file, out)
+
+    from wholedoc.app.experiment import run_experiment
+    from wholedoc.app.experiment_page import write_reports
+    from wholedoc.evaluation.report import build_report
+    from wholedoc.evaluation.results import load_results
+
+    try:
+        failed = run_experiment(chosen, jobs or min(2, os.cpu_count() or 1))
+    except KeyboardInterrupt:
+        say(f"stopped and saved; the same command goes on from here: {chosen.out}")
+        raise typer.Exit(1) from None
+    say("writing the report")
+    report = build_report(load_results(chosen))
+    files = write_reports(report, chosen.out)
+    if as_json:
+        _print_json(report.to_json())
+    else:
+        with _standard_output():
+            print(files[0])
+    if failed:
+        say(f"{len(failed)} runs failed or were skipped: {', '.join(failed)}")
+        raise typer.Exit(1)

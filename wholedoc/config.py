@@ -14,7 +14,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from wholedoc.errors import UserError
 
@@ -44,6 +44,10 @@ Order = Literal["parallel", "sequential"]
 FirstPass = Literal["base", "document"]
 UnknownWords = Literal["none", "copy", "lexicon"]
 ScoringMemory = Literal["given", "generated"]
+
+Checked = TypeVar("Checked")
+
+_EXPERIMENT = "experiment-"
 
 
 @dataclass(frozen=True)
@@ -271,21 +275,35 @@ class Config:
 def load_config(path: str | Path, settings: Sequence[str] = ()) -> Config:
     """Read a TOML configuration (a file or the name of a shipped one) and apply ``key=value``s."""
     file = find_config(path)
+    values = read_toml(file)
+    for setting in settings:
+        _apply(values, setting)
+    return config_from_dict(values, where=str(file))
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """The values of a TOML file."""
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise UserError(
             "not a text file", where=str(file), fix="a configuration is UTF-8 TOML"
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"not valid TOML: {error}", where=str(file), fix="correct it") from error
-    for setting in settings:
-        _apply(values, setting)
-    return config_from_dict(values, where=str(file))
 
 
 def shipped_configs() -> dict[str, Path]:
     """The configurations that come with wholedoc, by name."""
+    return {name: file for name, file in _shipped().items() if not name.startswith(_EXPERIMENT)}
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """The experiments that come with wholedoc, by name."""
+    return {name: file for name, file in _shipped().items() if name.startswith(_EXPERIMENT)}
+
+
+def _shipped() -> dict[str, Path]:
     package = Path(__file__).parent
     for folder in (package / "configs", package.parent / "configs"):  # installed; a checkout
         if folder.is_dir():
@@ -293,11 +311,11 @@ def shipped_configs() -> dict[str, Path]:
     return {}
 
 
-def find_config(path: str | Path) -> Path:
-    """The file meant by a path or by the name of a shipped configuration."""
+def find_config(path: str | Path, shipped: Mapping[str, Path] | None = None) -> Path:
+    """The file meant by a path or by the name of a shipped configuration, or experiment."""
     if Path(path).is_file():
         return Path(path)
-    shipped = shipped_configs()
+    shipped = shipped_configs() if shipped is None else shipped
     if str(path) in shipped:
         return shipped[str(path)]
     if Path(path).is_dir():
@@ -310,7 +328,7 @@ def find_config(path: str | Path) -> Path:
 
 def config_from_dict(values: Mapping[str, Any], where: str) -> Config:
     """Check nested dictionaries against the dataclasses; ``where`` names their file in errors."""
-    config: Config = _build(Config, values, "", where)
+    config = build(Config, values, where)
     if config.model.tie == "all" and not config.vocabulary.shared:
         raise UserError(
             "model.tie = 'all' needs one vocabulary for both sides",
@@ -369,6 +387,12 @@ def _parse(text: str) -> Any:
         return text
 
 
+def build(cls: type[Checked], values: Mapping[str, Any], where: str) -> Checked:
+    """An instance of a dataclass from a dictionary; ``where`` names its file in errors."""
+    checked: Checked = _build(cls, values, "", where)
+    return checked
+
+
 def _build(cls: Any, values: Any, prefix: str, where: str) -> Any:
     """An instance of dataclass ``cls`` from a dictionary, every key and value checked."""
     if not isinstance(values, Mapping):
@@ -385,7 +409,7 @@ def _build(cls: Any, values: Any, prefix: str, where: str) -> Any:
         raise UserError(f"unknown key {prefix}{unknown[0]}", where=where, fix=fix)
     checked = {}
     for key, value in values.items():
-        hint = hints[key]
+        hint = _without_none(hints[key])
         if dataclasses.is_dataclass(hint):
             checked[key] = _build(hint, value, f"{prefix}{key}.", where)
         else:
@@ -393,8 +417,23 @@ def _build(cls: Any, values: Any, prefix: str, where: str) -> Any:
     return cls(**checked)
 
 
+def _without_none(hint: Any) -> Any:
+    """The type of an optional section: TOML has no None, a section is there or not."""
+    kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
+    return kinds[0] if isinstance(hint, types.UnionType) and len(kinds) == 1 else hint
+
+
 def _check(hint: Any, value: Any, key: str, where: str) -> Any:
     """The value as the field's type, or an error that names the key and what it takes."""
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise UserError(
+                f"{key} = {json.dumps(value, default=str)} is not a list",
+                where=where,
+                fix=f"write {key} = [...]",
+            )
+        item = get_args(hint)[0]
+        return tuple(_check(item, one, f"{key}[{i}]", where) for i, one in enumerate(value))
     interval = None
     if get_origin(hint) is Annotated:
         hint, interval = get_args(hint)
@@ -409,6 +448,7 @@ def _check(hint: Any, value: Any, key: str, where: str) -> Any:
             where=where,
             fix=f"{fix}choices: {', '.join(choices)}",
         )
+    hint = get_origin(hint) or hint
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
@@ -417,6 +457,7 @@ def _check(hint: Any, value: Any, key: str, where: str) -> Any:
             float: "a number",
             bool: "true or false",
             str: "a text",
+            dict: "a section",
         }
         raise UserError(
             f"{key} = {json.dumps(value, default=str)} is not {names[hint]}",
