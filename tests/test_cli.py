@@ -22,7 +22,7 @@ import wholedoc.cli
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = {"stats", "synth", "train", "translate", "score", "params", "demo"}
+COMMANDS = {"stats", "synth", "train", "translate", "score", "evaluate", "params", "demo"}
 
 
 @dataclass(frozen=True)
