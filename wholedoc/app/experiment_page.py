@@ -45,6 +45,8 @@ def format_markdown(report: Report) -> str:
         parts += [_markdown_printed(printed) for printed in block.printed]
     parts += ["## Table 7: Examples", *(_markdown_example(e) for e in report.examples)]
     parts += ["## Signatures", _bullets(report.signatures)]
+    if report.missing:
+        parts += ["## Missing measures", _bullets(report.missing)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -125,8 +127,12 @@ def format_html(report: Report) -> str:
         failed=_html_failed(report.failed),
         contents=contents,
         sections="\n".join(sections),
-        signatures=_html_facts(report.signatures),
+        signatures=_html_facts(report.signatures | _missing(report)),
     )
+
+
+def _missing(report: Report) -> dict[str, str]:
+    return {name: f"missing: {reason}" for name, reason in report.missing.items()}
 
 
 def _anchor(title: str) -> str:

@@ -65,6 +65,8 @@ class ExperimentConfig:
     passes: Count = 3
     """Updates of each translation up to which the passes curve goes; the tables show those of
     ``search.passes``."""
+    trials: Count = 10_000
+    """Of each significance test."""
     set: dict[str, Any] = field(default_factory=dict)
     """Values of the configuration to set for all systems, its corpora too."""
     synth: SynthConfig | None = None

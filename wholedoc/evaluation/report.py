@@ -15,6 +15,7 @@ from wholedoc.corpus.synth import INFORMATION, KINDS
 from wholedoc.evaluation import paper
 from wholedoc.evaluation.examples import Example, choose_examples
 from wholedoc.evaluation.experiment import BASELINE, MEMORY_SYSTEMS, SystemName
+from wholedoc.evaluation.metrics import corpus_bleu
 from wholedoc.evaluation.phenomena import measure, read_key
 from wholedoc.evaluation.results import Results, RunResults
 from wholedoc.evaluation.scores import Entry, Scores
@@ -64,6 +65,8 @@ class Report:
     examples: list[Example]
     signatures: dict[str, str]
     """How each measure was computed."""
+    missing: dict[str, str]
+    """Measures that could not be computed, and why."""
 
     def to_json(self) -> dict[str, Any]:
         """Every number of the report."""
@@ -75,6 +78,7 @@ class Report:
             "figures": [block.to_json() for block in self.blocks if isinstance(block, Figure)],
             "examples": [example.to_json() for example in self.examples],
             "signatures": self.signatures,
+            "missing": self.missing,
         }
 
 
@@ -102,6 +106,7 @@ def build_report(results: Results) -> Report:
         blocks,
         choose_examples(results),
         scores.signatures,
+        scores.missing,
     )
 
 
@@ -137,11 +142,13 @@ class _Builder:
         """The mean over the seeds; what is missing is said."""
         found = self.scores.measured(entry, metric)
         if found is None:
-            return Cell(self.absence(entry) or self.scores.absent.get(metric, "–"))
-        seeds = len(self.config.seeds)
+            return Cell(
+                self.absence(entry) or ("missing" if metric in self.scores.missing else "–")
+            )
+        seeds, runs = len(self.config.seeds), len(self.scores.runs(entry))
         spread = f" ± {found.deviation:.2f}" if found.deviation is not None else ""
-        missing = f" ({len(found.values)} of {seeds} seeds)" if len(found.values) < seeds else ""
-        return Cell(f"{found.mean:.2f}{spread}{marks}{missing}", found.mean)
+        fewer = f" ({runs} of {seeds} seeds)" if runs < seeds else ""
+        return Cell(f"{found.mean:.2f}{spread}{marks}{fewer}", found.mean)
 
     def absence(self, entry: Entry) -> str:
         """Why a system has no numbers; empty where it has some."""
@@ -169,7 +176,7 @@ class _Builder:
             marks = [
                 mark
                 for mark, system in (against or {}).items()
-                if self.scores.is_better(entry, Entry(system), metric)
+                if self.scores.is_better(entry, system, metric)
             ]
             cells.append(self.cell(entry, metric, "".join(marks)))
         return Row(label, tuple(cells), block)
@@ -307,7 +314,7 @@ class _Builder:
             beaten = "".join(
                 letter
                 for letter, system in _LETTERS.items()
-                if self.scores.is_better(entry, Entry(system), metric)
+                if self.scores.is_better(entry, system, metric)
             )
             cells.append(self.cell(entry, metric, _SUITS.get(beaten, "")))
         return Row(label, tuple(cells), 1)
@@ -462,16 +469,16 @@ class _Builder:
 
     def passes(self) -> Figure:
         """BLEU after each pass."""
-        systems = [*MEMORY_SYSTEMS, "prevtrg"]
+        systems: list[SystemName] = [*MEMORY_SYSTEMS, "prevtrg"]
+        references = self.results.references
         series = []
         for system in systems:
             runs = self.results.of(system)
             count = min((len(run.passes) for run in runs), default=0)
             points = []
             for number in range(count):
-                found = self.scores.measure([run.passes[number] for run in runs], "bleu")
-                if found is not None:
-                    points.append((float(number), found.mean))
+                found = [corpus_bleu(run.passes[number], references).value for run in runs]
+                points.append((float(number), fsum(found) / len(found)))
             if points:
                 dashed = system.endswith("output")
                 series.append(Series(LABELS[system], tuple(points), _COLOURS[system], dashed))
