@@ -152,6 +152,14 @@ def compare(
     The baseline is the first system unless it is named; an output has one line for each reference.
     Metrics ``without`` are left out. The same ``seed`` gives the same p-values.
     """
+    for name, outputs in systems.items():
+        for output in outputs:
+            if len(output) != len(data.references):
+                raise UserError(
+                    f"has {len(output)} translations of {len(data.references)} sentences",
+                    where=f"system {name!r}",
+                    fix="give one line for each reference",
+                )
     baseline = baseline or next(iter(systems))
     if baseline not in systems:
         raise UserError(

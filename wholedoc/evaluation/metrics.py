@@ -44,6 +44,12 @@ class EvaluationSet:
     lang: str = "en"
     """The target language."""
 
+    def __post_init__(self) -> None:
+        if sum(self.documents) != len(self.references) or min(self.documents, default=0) < 1:
+            raise ValueError("every sentence belongs to one document, and no document is empty")
+        if self.src is not None and len(self.src) != len(self.references):
+            raise ValueError("every reference needs its source sentence")
+
     @cached_property
     def bounds(self) -> list[tuple[int, int]]:
         """The first sentence of each document, and the one after its last."""
