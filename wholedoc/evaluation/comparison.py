@@ -139,6 +139,36 @@ class _Counted:
         return rows if unit == self.metric.unit else sum_documents(rows, documents)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What all metrics have counted: from it systems are scored, and any two of them tested."""
+
+    data: EvaluationSet
+    metrics: Sequence[_Counted]
+    missing: Mapping[str, str]
+    """Scores that could not be computed, and why."""
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """By score."""
+        return {name: one.metric.signature for one in self.metrics for name in one.metric.names}
+
+    def values(self, system: str) -> dict[str, Value]:
+        """The scores of a system."""
+        return {name: value for one in self.metrics for name, value in one.values(system).items()}
+
+    def test(self, system: str, baseline: str, trials: int, seed: int) -> dict[str, Tested]:
+        """The scores of a system beside those of another; the same seed, the same p-values."""
+        units = [unit for unit, size in _sizes(self.data).items() if size > 1]
+        names = (system, baseline)
+        p_values = _test(self.data, self.metrics, names, units, (trials, seed))
+        base = self.values(baseline)
+        return {
+            name: Tested(value.mean - base[name].mean, p_values[name])
+            for name, value in self.values(system).items()
+        }
+
+
 def compare(
     data: EvaluationSet,
     systems: Mapping[str, Sequence[Sequence[str]]],
@@ -152,14 +182,6 @@ def compare(
     The baseline is the first system unless it is named; an output has one line for each reference.
     Metrics ``without`` are left out. The same ``seed`` gives the same p-values.
     """
-    for name, outputs in systems.items():
-        for output in outputs:
-            if len(output) != len(data.references):
-                raise UserError(
-                    f"has {len(output)} translations of {len(data.references)} sentences",
-                    where=f"system {name!r}",
-                    fix="give one line for each reference",
-                )
     baseline = baseline or next(iter(systems))
     if baseline not in systems:
         raise UserError(
@@ -167,20 +189,11 @@ def compare(
             where="the baseline",
             fix=f"name one of {', '.join(systems)}",
         )
-    counted, missing = _count(data, systems, without)
-    units = [unit for unit, size in _sizes(data).items() if size > 1]
+    counts = count_systems(data, systems, without)
     compared = []
     for name, outputs in systems.items():
-        values = {key: value for one in counted for key, value in one.values(name).items()}
-        tested = None
-        if name != baseline:
-            base = {key: value for one in counted for key, value in one.values(baseline).items()}
-            p_values = _test(data, counted, (name, baseline), units, (trials, seed))
-            tested = {
-                key: Tested(value.mean - base[key].mean, p_values[key])
-                for key, value in values.items()
-            }
-        compared.append(System(name, len(outputs), values, tested))
+        tested = None if name == baseline else counts.test(name, baseline, trials, seed)
+        compared.append(System(name, len(outputs), counts.values(name), tested))
     return Comparison(
         sentences=len(data.references),
         documents=len(data.documents),
@@ -188,14 +201,16 @@ def compare(
         baseline=baseline,
         columns=_columns(),
         systems=compared,
-        signatures={name: one.metric.signature for one in counted for name in one.metric.names},
-        missing=missing,
-        tests={
-            test: f"{test}|sides:2|trials:{trials}|seed:{seed}|wholedoc:{__version__}"
-            for test in TESTS
-        },
+        signatures=counts.signatures,
+        missing=counts.missing,
+        tests={test: describe_test(test, trials, seed) for test in TESTS},
         notes=_notes(data) if len(systems) > 1 else [],
     )
+
+
+def describe_test(test: TestName, trials: int, seed: int) -> str:
+    """All that the p-values of a test depend on."""
+    return f"{test}|sides:2|trials:{trials}|seed:{seed}|wholedoc:{__version__}"
 
 
 def _columns() -> list[Column]:
@@ -206,12 +221,20 @@ def _columns() -> list[Column]:
     ]
 
 
-def _count(
+def count_systems(
     data: EvaluationSet,
     systems: Mapping[str, Sequence[Sequence[str]]],
-    without: Collection[str],
-) -> tuple[list[_Counted], dict[str, str]]:
-    """The statistics of each metric, and why some metrics have none."""
+    without: Collection[str] = (),
+) -> Counts:
+    """Count systems, each given as the outputs of its seeds, with all metrics but ``without``."""
+    for name, seeds in systems.items():
+        for output in seeds:
+            if len(output) != len(data.references):
+                raise UserError(
+                    f"has {len(output)} translations of {len(data.references)} sentences",
+                    where=f"system {name!r}",
+                    fix="give one line for each reference",
+                )
     counted: list[_Counted] = []
     missing: dict[str, str] = {}
     outputs = [output for seeds in systems.values() for output in seeds]
@@ -232,7 +255,7 @@ def _count(
                 }
                 counted.append(_Counted(metric, by_system))
             bar.advance(1, words)
-    return counted, missing
+    return Counts(data, counted, missing)
 
 
 def _test(

@@ -106,7 +106,7 @@ def build_report(results: Results) -> Report:
         blocks,
         choose_examples(results),
         scores.signatures,
-        scores.missing,
+        dict(scores.counts.missing),
     )
 
 
@@ -142,9 +142,7 @@ class _Builder:
         """The mean over the seeds; what is missing is said."""
         found = self.scores.measured(entry, metric)
         if found is None:
-            return Cell(
-                self.absence(entry) or ("missing" if metric in self.scores.missing else "–")
-            )
+            return Cell(self.absence(entry) or "missing")
         seeds, runs = len(self.config.seeds), len(self.scores.runs(entry))
         spread = f" ± {found.deviation:.2f}" if found.deviation is not None else ""
         fewer = f" ({runs} of {seeds} seeds)" if runs < seeds else ""

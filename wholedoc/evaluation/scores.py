@@ -4,8 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from wholedoc.evaluation.comparison import FEWEST_UNITS, Comparison, Tested, Value, compare
-from wholedoc.evaluation.experiment import BASELINE, Job, SystemName
+from wholedoc.evaluation.comparison import (
+    FEWEST_UNITS,
+    Tested,
+    Value,
+    count_systems,
+    describe_test,
+)
+from wholedoc.evaluation.experiment import Job, SystemName
 from wholedoc.evaluation.metrics import EvaluationSet, Unit
 from wholedoc.evaluation.results import Results, RunResults
 from wholedoc.evaluation.significance import TestName
@@ -13,20 +19,7 @@ from wholedoc.evaluation.significance import TestName
 Variant = Literal["", "shuffled", "larger"]
 TEST: TestName = "randomisation"
 LEVEL = 0.05
-# Beside the sentence model, the systems that others are tested against, and those others.
-_RIVALS: dict[SystemName, tuple[SystemName, ...]] = {
-    "more": (
-        "src-context",
-        "trg-context",
-        "both-context",
-        "src-output",
-        "trg-output",
-        "both-output",
-    ),
-    "jean2017": ("src-context", "both-context"),
-    "wang2017": ("src-context", "both-context"),
-}
-_UNTESTED = ("document_bleu", "chrf", "ter")  # in tables that have these rivals
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -58,37 +51,18 @@ class Scores:
         systems = results.experiment.config.systems
         variants: tuple[Variant, ...] = ("", "shuffled", "larger")
         entries = [Entry(system, variant) for variant in variants for system in systems]
-        self._compared: dict[SystemName, Comparison] = {}
-        self._compare(BASELINE, entries)
-        for rival, others in _RIVALS.items():
-            tested = [Entry(rival), *(Entry(system) for system in others)]
-            self._compare(rival, tested, _UNTESTED)
-
-    def _compare(
-        self, baseline: SystemName, entries: Sequence[Entry], without: Sequence[str] = ()
-    ) -> None:
-        """Test systems against one of them, if that has finished runs."""
         outputs = {entry.name: self.translations(entry) for entry in entries}
-        outputs = {name: found for name, found in outputs.items() if found}
-        if baseline in outputs:
-            trials = self.results.experiment.config.trials
-            self._compared[baseline] = compare(
-                self.data, outputs, baseline, trials=trials, without=without
-            )
+        self.outputs = {name: found for name, found in outputs.items() if found}
+        self.counts = count_systems(self.data, self.outputs)
+        self.values = {name: self.counts.values(name) for name in self.outputs}
+        self._tested: dict[tuple[str, str], dict[str, Tested]] = {}
 
     @property
     def signatures(self) -> dict[str, str]:
         """How each number was computed."""
-        if BASELINE not in self._compared:
-            return {}
-        found = self._compared[BASELINE]
-        mark = f"{found.tests[TEST]}|unit:{self.unit}|p<{LEVEL}|seeds:averaged"
-        return {**found.signatures, "significantly better": mark}
-
-    @property
-    def missing(self) -> dict[str, str]:
-        """Measures that could not be computed, and why."""
-        return dict(self._compared[BASELINE].missing) if BASELINE in self._compared else {}
+        trials = self.results.experiment.config.trials
+        test = f"{describe_test(TEST, trials, SEED)}|unit:{self.unit}|p<{LEVEL}"
+        return {**self.counts.signatures, "significantly better": test}
 
     def runs(self, entry: Entry) -> list[RunResults]:
         """The finished runs of a system in its condition."""
@@ -107,30 +81,22 @@ class Scores:
 
     def measured(self, entry: Entry, metric: str) -> Value | None:
         """A measure of a system, as the paper prints it; None where there is none."""
-        if BASELINE not in self._compared:
-            return None
-        for system in self._compared[BASELINE].systems:
-            if system.name == entry.name and metric in system.values:
-                value = system.values[metric]
-                return _percent(value) if metric == "meteor" else value
-        return None
-
-    def tested(self, entry: Entry, against: SystemName, metric: str) -> Tested | None:
-        """A measure of a system beside that of another."""
-        if against not in self._compared:
-            return None
-        for system in self._compared[against].systems:
-            if system.name == entry.name and system.tested is not None:
-                return system.tested.get(metric)
-        return None
+        value = self.values.get(entry.name, {}).get(metric)
+        return _percent(value) if value is not None and metric == "meteor" else value
 
     def is_better(self, entry: Entry, than: SystemName, metric: str) -> bool:
         """Whether a system is significantly better than another."""
-        tested = self.tested(entry, than, metric)
-        p_value = tested.p_values[TEST][self.unit] if tested else None
-        if tested is None or p_value is None or p_value >= LEVEL:
+        if entry.name == than or not {entry.name, than} <= self.outputs.keys():
             return False
-        return tested.difference < 0 if metric == "ter" else tested.difference > 0
+        if (entry.name, than) not in self._tested:
+            trials = self.results.experiment.config.trials
+            tested = self.counts.test(entry.name, than, trials, SEED)
+            self._tested[entry.name, than] = tested
+        found = self._tested[entry.name, than].get(metric)
+        p_value = found.p_values[TEST][self.unit] if found else None
+        if found is None or p_value is None or p_value >= LEVEL:
+            return False
+        return found.difference < 0 if metric == "ter" else found.difference > 0
 
 
 def _percent(value: Value) -> Value:
