@@ -1,0 +1,193 @@
+"""The aligner against its formulas, a language whose links are known, and cases by hand."""
+
+from collections import Counter, defaultdict
+from math import exp, sqrt
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wholedoc.corpus.synth import SynthConfig, Word, build_language, draw_document
+from wholedoc.evaluation.alignment import Aligner, Links
+
+Text = list[list[str]]
+
+
+def synthetic_text(documents: int) -> tuple[Text, Text, list[Links]]:
+    """Sentences of the artificial language, without punctuation, and their links by its lexicon.
+
+    Sentences that say a word twice are left out, as the lexicon does not tell which is which.
+    """
+    config = SynthConfig(seed=3)
+    language = build_language(config)
+    words: list[object] = list(vars(language).values())
+    renderings: dict[str, tuple[str, ...]] = {}
+    while words:
+        entry = words.pop()
+        if isinstance(entry, Word):
+            renderings[entry.src] = entry.trg
+        elif isinstance(entry, tuple):
+            words.extend(entry)
+    rng = Random(1)
+    src, trg, links = [], [], []
+    for number in range(documents):
+        for pair in draw_document(str(number), language, config, rng).pairs:
+            one, other = (
+                [word for word in text.split() if word.isalpha()] for text in (pair.src, pair.trg)
+            )
+            if len(set(one)) == len(one):
+                src.append(one)
+                trg.append(other)
+                links.append(
+                    tuple(
+                        (i, j)
+                        for i, word in enumerate(one)
+                        for j, rendering in enumerate(other)
+                        if rendering in renderings.get(word, ())
+                    )
+                )
+    return src, trg, links
+
+
+def test_the_artificial_language_is_aligned() -> None:
+    src, trg, right = synthetic_text(documents=25)
+    found = Aligner(src, trg).align(src, trg)
+    hits = sum(len(set(a) & set(b)) for a, b in zip(found, right, strict=True))
+    assert hits > 1000
+    assert hits / sum(map(len, found)) > 0.98  # precision
+    assert hits / sum(map(len, right)) > 0.93  # recall
+
+
+def slow_links(src: Text, trg: Text) -> list[Links]:
+    """The formulas of ``Aligner``, cell by cell."""
+    counts = {}
+    for one, other in zip(src, trg, strict=True):
+        for f in one:
+            for e in other:
+                counts[f, e] = counts.get((f, e), 0.0) + 1.0
+    steepness = 0.0
+    size = len({word for text in (*src, *trg) for word in text}) + 1
+
+    def shares(text: Text) -> dict[str, float]:
+        found = Counter(word for sentence in text for word in sentence)
+        total = sum(found.values()) + 0.5 * size
+        return {word: (found[word] + 0.5) / total for word in found}
+
+    src_shares, trg_shares = shares(src), shares(trg)
+
+    def prior(here: int, length: int, there: int, other_length: int) -> float:
+        def weight(k: int) -> float:
+            return exp(-steepness * abs((k + 0.5) / length - (there + 0.5) / other_length))
+
+        return weight(here) / sum(weight(k) for k in range(length))
+
+    def directions(one: list[str], other: list[str]) -> dict[tuple[int, int], tuple[float, float]]:
+        def forward(i: int, j: int) -> float:  # (1 − ν) δ(i | j) τ(e_j | f_i)
+            f, e = one[i], other[j]
+            total = sum(count for (word, _), count in counts.items() if word == f)
+            smoothed = counts[f, e] + ((e == f) + trg_shares[e]) / 2
+            return 0.8 * prior(i, len(one), j, len(other)) * smoothed / (total + 1)
+
+        def backward(i: int, j: int) -> float:
+            f, e = one[i], other[j]
+            total = sum(count for (_, word), count in counts.items() if word == e)
+            smoothed = counts[f, e] + ((e == f) + src_shares[f]) / 2
+            return 0.8 * prior(j, len(other), i, len(one)) * smoothed / (total + 1)
+
+        rows = range(len(one))
+        columns = range(len(other))
+        return {
+            (i, j): (
+                forward(i, j) / (sum(forward(k, j) for k in rows) + 0.2 * trg_shares[other[j]]),
+                backward(i, j) / (sum(backward(i, k) for k in columns) + 0.2 * src_shares[one[i]]),
+            )
+            for i in rows
+            for j in columns
+        }
+
+    for turn in range(5):
+        expected: dict[tuple[str, str], float] = defaultdict(float)
+        slope = curvature = 0.0
+        for one, other in zip(src, trg, strict=True):
+            for (i, j), (p, q) in directions(one, other).items():
+                weight = (p + q) / 2 if turn < 2 else p * q
+                expected[one[i], other[j]] += weight
+                off = [
+                    abs((k + 0.5) / len(one) - (j + 0.5) / len(other)) for k in range(len(one))
+                ]
+                chances = [prior(k, len(one), j, len(other)) for k in range(len(one))]
+                mean = sum(a * b for a, b in zip(off, chances, strict=True))
+                square = sum(a * a * b for a, b in zip(off, chances, strict=True))
+                slope += weight * (mean - off[i])
+                curvature += weight * (square - mean**2)
+        counts = dict(expected)
+        if turn >= 1:
+            steepness = min(max(steepness + slope / curvature, 0.0), 20.0)
+    return [
+        tuple(sorted(at for at, (p, q) in directions(one, other).items() if sqrt(p * q) > 0.5))
+        for one, other in zip(src, trg, strict=True)
+    ]
+
+
+def test_links_are_those_of_the_formulas() -> None:
+    src, trg, _ = synthetic_text(documents=1)
+    src, trg = src[:5], trg[:5]
+    found = Aligner(src, trg).align(src, trg)
+    assert found == slow_links(src, trg)
+    assert sum(map(len, found)) > 8
+    src[0].append("bali")  # the same word on both sides, far off the diagonal
+    trg[0].insert(0, "bali")
+    found = Aligner(src, trg).align(src, trg)
+    assert found == slow_links(src, trg)
+    assert (5, 0) in found[0]
+
+
+SRC = ["la maison", "la fleur", "la maison bleue", "la fleur bleue"]
+TRG = ["the house", "the flower", "the blue house", "the blue flower"]
+
+
+@pytest.mark.parametrize(
+    ("src", "trg", "links"),
+    [
+        ("la maison", "the house", ((0, 0), (1, 1))),
+        ("la maison bleue", "the blue house", ((0, 0), (1, 2), (2, 1))),
+        ("la fleur bleue", "the blue flower", ((0, 0), (1, 2), (2, 1))),
+        ("fleur la", "the flower", ((0, 1), (1, 0))),
+        ("qimonda la fleur", "the flower qimonda", ((0, 2), (1, 0), (2, 1))),  # never seen, equal
+        ("la chat", "the cat", ((0, 0), (1, 1))),  # never seen, left over
+        ("la", "", ()),
+        ("", "the", ()),
+        ("", "", ()),
+    ],
+)
+def test_links_by_hand(src: str, trg: str, links: Links) -> None:
+    aligner = Aligner([text.split() for text in SRC * 3], [text.split() for text in TRG * 3])
+    assert aligner.align([src.split()], [trg.split()]) == [links]
+
+
+def test_nothing_to_learn_from() -> None:
+    assert Aligner([], []).align([["a"], []], [["a"], ["b"]]) == [((0, 0),), ()]
+
+
+sentences = st.lists(st.sampled_from("abcdef"), max_size=5)
+texts = st.lists(st.tuples(sentences, sentences), max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts, st.randoms(use_true_random=False))
+def test_the_order_of_sentences_does_not_matter(
+    pairs: list[tuple[list[str], list[str]]], random: Random
+) -> None:
+    def align(order: list[int]) -> dict[int, Links]:
+        src, trg = [pairs[t][0] for t in order], [pairs[t][1] for t in order]
+        links = Aligner(src, trg).align(src, trg)
+        for found, one, other in zip(links, src, trg, strict=True):
+            assert list(found) == sorted(set(found))
+            assert all(0 <= i < len(one) and 0 <= j < len(other) for i, j in found)
+        return dict(zip(order, links, strict=True))
+
+    order = list(range(len(pairs)))
+    shuffled = order.copy()
+    random.shuffle(shuffled)
+    assert align(order) == align(shuffled)
