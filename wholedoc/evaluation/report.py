@@ -13,6 +13,7 @@ from wholedoc.corpus.readers import read_corpus
 from wholedoc.corpus.statistics import measure_corpus
 from wholedoc.corpus.synth import INFORMATION, KINDS
 from wholedoc.evaluation import paper
+from wholedoc.evaluation.discourse import Discourse
 from wholedoc.evaluation.examples import Example, choose_examples
 from wholedoc.evaluation.experiment import BASELINE, MEMORY_SYSTEMS, SystemName
 from wholedoc.evaluation.metrics import corpus_bleu
@@ -20,6 +21,7 @@ from wholedoc.evaluation.phenomena import measure, read_key
 from wholedoc.evaluation.results import Results, RunResults
 from wholedoc.evaluation.scores import Entry, Scores
 from wholedoc.evaluation.tables import Cell, Chart, Figure, Row, Series, Table, mark_best
+from wholedoc.evaluation.words import Splitter
 
 FUSIONS = {"context": "Memory-to-Context", "output": "Memory-to-Output"}
 MEMORIES = ("src", "trg", "both")
@@ -98,7 +100,13 @@ def build_report(results: Results) -> Report:
     ]
     if experiment.key is not None:
         blocks.append(builder.artificial())
-    blocks += [builder.all_metrics(), builder.learning(), builder.passes(), builder.resources()]
+    blocks += [
+        builder.discourse(),
+        builder.all_metrics(),
+        builder.learning(),
+        builder.passes(),
+        builder.resources(),
+    ]
     return Report(
         experiment.config.title or experiment.out.name,
         builder.facts(),
@@ -417,6 +425,50 @@ class _Builder:
             "reach from the sentence, from the source document and from both sides.",
         )
 
+    def discourse(self) -> Table:
+        """The paper's output analysis, counted instead of looked at."""
+        data = self.results.config.data
+        languages = (data.src_language, data.trg_language or self.scores.data.lang)
+        test = Discourse(
+            self.results.sources,
+            self.results.references,
+            self.results.sizes,
+            splitters=(Splitter(languages[0]), Splitter(languages[1])),
+        )
+        base = self.results.of(BASELINE)
+        rows = []
+        for system in self.config.systems:
+            outputs = self.scores.translations(Entry(system))
+            found = [[row.value for row in test.measure(lines).rows()] for lines in outputs]
+            errors = [
+                test.compare(base_run.translations, run.translations).total.all.rates()
+                for base_run, run in zip(base, self.results.of(system), strict=False)
+                if base_run.job.seed == run.job.seed and system != BASELINE
+            ]
+            cells = [_share([values[n] for values in found]) for n in range(5)]
+            cells.append(_mean([float(values[5] or 0) for values in found]) if found else _NONE)
+            cells += [
+                _share([e[name] for e in errors]) for name in ("corrected_share", "new_share")
+            ]
+            if not found:
+                cells[0] = Cell(self.absence(Entry(system)))
+            rows.append(Row(LABELS[system], tuple(cells)))
+        names = ("of source words", "÷ reference’s", "right", "names", "terms", "<unk>")
+        groups = ("consistency", "consistency", "pronouns", "kept", "kept", "")
+        errors_of = (("errors of S-NMT", "corrected"), ("errors of S-NMT", "new"))
+        return Table(
+            "Output analysis",
+            "Consistency, pronouns, names, and the errors of S-NMT",
+            (*zip(groups, names, strict=True), *errors_of),
+            tuple(rows),
+            "Per cent, mean over the seeds; a dash where there is nothing to count. Consistency is "
+            "the share of repeated source words translated alike, pronouns right and repeated names "
+            "and terms kept are shares of the reference’s, new errors are per error of S-NMT. "
+            f"How they are counted: {test.signature}. The paper looked at documents by hand: "
+            "22 of 32 repeated words consistent against 16 of S-NMT; of 20 errors of S-NMT 85 % "
+            "corrected, and 10 % new ones.",
+        )
+
     def all_metrics(self) -> Table:
         """Every system under every metric."""
         names = {
@@ -546,6 +598,12 @@ def _count(number: int) -> Cell:
 def _mean(values: Sequence[float], digits: int = 1) -> Cell:
     value = fsum(values) / len(values)
     return Cell(f"{value:,.{digits}f}", value)
+
+
+def _share(values: Sequence[float | None]) -> Cell:
+    """The mean of shares, in per cent; those that do not exist do not count."""
+    known = [100 * value for value in values if value is not None]
+    return _mean(known) if known else _NONE
 
 
 def _curve(run: RunResults, stage: str) -> list[tuple[float, float]]:
