@@ -32,6 +32,7 @@ from wholedoc.evaluation.contrastive import (
     count_right,
     read_contrastive,
 )
+from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.log import read_log
 from wholedoc.training.objective import sentence_loss
@@ -50,13 +51,22 @@ TOKENS = 4000
 
 @torch.inference_mode()
 def by_hand(system: System, d: int, t: int, states: torch.Tensor, target: list[int]) -> float:
-    """log P of one translation, sentence by sentence and word by word."""
+    """log P of one translation in its document."""
     model, document = system.model, DOCUMENTS[d]
     src, lengths = torch.tensor([document[t]]), torch.tensor([len(document[t])])
     cells = model.source_memory(system.vectors(document)) if system.vectors else None
     summary = model.encoder(src, lengths).summary
     own = torch.tensor([t])
     readings = model.read(summary, own, cells, states if model.target_query else None)
+    return alone(model, document[t], target, readings)
+
+
+@torch.inference_mode()
+def alone(
+    model: TranslationModel, sentence: list[int], target: list[int], readings: Readings | None
+) -> float:
+    """log P of one translation by itself, word by word."""
+    src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
     decoded = model(src, lengths, torch.tensor([[BOS, *target]]), readings)
     logits = model.decoder.output.vocabulary(decoded.features[0])
     if decoded.logits is not None:
@@ -479,6 +489,31 @@ def test_what_is_scored_depends_on_the_options(files: list[Path], corpus: Path, 
     assert cli(*files, "--sentence-model")[1] == cli(*files, *doc, "--sentence-model")[1]
 
 
+def test_use_of_context(files: list[Path], translator: Translator, corpus: Path, cli: Cli) -> None:
+    options = ("--doc", corpus / "dev.doc", "--context-use")
+    code, output, errors = cli(*files, *options, "--json")
+    assert (code, errors) == (0, "")
+    found = json.loads(output)
+    own = score_corpus(translator, dev(corpus))
+    alone = score_corpus(translator.without_memory(), dev(corpus))
+    bits = (own.log_probability - alone.log_probability) / math.log(2) / own.words
+    assert found["over_sentence_model"] == pytest.approx(bits, abs=1e-4)
+    assert found["cxmi"] != pytest.approx(bits, abs=1e-4)
+    assert (found["sentences"], found["words"]) == (15, own.words)
+    assert [document["name"] for document in found["documents"]] == own.names
+    assert math.fsum(found["source"]["distances"].values()) == pytest.approx(1)
+    assert found["target"]["readers"] == 15
+    code, output, errors = cli(*files, *options, "-o", "scores")
+    assert (code, errors) == (0, "")
+    assert f"{found['cxmi']:+.4f}  own document, over reading nothing" in output
+    assert f"{found['shuffled_change']:+.4f}  another document's memory" in output
+    assert f"signature: {found['signature']}\n" in output
+    assert Path("scores").read_text() == cli(*files, *options[:2])[1]
+    generated = json.loads(cli(*files, *options, "--target-memory", "generated", "--json")[1])
+    assert generated["cxmi"] != found["cxmi"]
+    assert generated["signature"] != found["signature"]
+
+
 def test_gzipped_and_in_one_file(files: list[Path], corpus: Path, cli: Cli) -> None:
     names = ("src", "trg", "doc")
     src, trg, doc = ((corpus / f"dev.{name}").read_text().splitlines() for name in names)
@@ -554,6 +589,7 @@ BAD_COMMANDS: dict[str, tuple[Callable[[list[Path]], list[str | Path]], str]] = 
     "no translations": (lambda files: files[:2], "--trg"),
     "nothing": (lambda files: files[:1], "nothing to score is given"),
     "both": (lambda files: [*files, "--contrastive", "set"], "--contrastive: takes the place"),
+    "no context": (lambda files: [*files, "--context-use", "--sentence-model"], "--context-use"),
     "no file": (lambda files: [files[0], "none", files[2]], "none: no such file"),
     "no set": (lambda files: [files[0], "--contrastive", "none"], "none: no such file"),
     "empty set": (empty, "set: the file is empty"),

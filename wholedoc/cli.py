@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wholedoc.app.translator import Translator
     from wholedoc.corpus.filters import FilterCounts
     from wholedoc.corpus.statistics import Statistics
+    from wholedoc.evaluation.context_use import ContextUse
     from wholedoc.evaluation.contrastive import Contrast
     from wholedoc.model.size import Size
 
@@ -368,6 +369,10 @@ def score(
     sentence_model: Annotated[
         bool, typer.Option("--sentence-model", help="Score with the sentence model alone.")
     ] = False,
+    context_use: Annotated[
+        bool,
+        typer.Option("--context-use", help="Measure what the rest of the document is worth."),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="A file for the scores of each sentence or item."),
@@ -377,10 +382,17 @@ def score(
     """Log-probabilities and perplexity of given translations, or accuracy on a contrastive set.
 
     One log-probability per line, for each sentence in order; --json adds those of documents.
+    With --context-use, what the rest of the document is worth, and which of it is read.
     """
     if contrastive and (src or doc):
         raise UserError(
             "takes the place of SRC, TRG and --doc", where="--contrastive", fix="give one of them"
+        )
+    if context_use and (contrastive or sentence_model):
+        raise UserError(
+            "goes with neither --contrastive nor --sentence-model",
+            where="--context-use",
+            fix="leave one out; the sentence model is among what is compared",
         )
     if not contrastive and not src:
         raise UserError(
@@ -395,17 +407,19 @@ def score(
     if sentence_model:
         translator = translator.without_memory()
     lines: list[str]
-    found: ScoredCorpus | Contrast
+    found: ScoredCorpus | ContextUse | Contrast
     if contrastive:
         lines, found = _score_set(translator, contrastive, target_memory)
     else:
-        lines, found = _score_corpus(translator, model, CorpusFiles(src, trg, doc), target_memory)
-    if output or not (as_json or contrastive):
+        files = CorpusFiles(src, trg, doc)
+        lines, found = _score_corpus(translator, model, files, target_memory, context_use)
+    prints_summary = contrastive or context_use
+    if output or not (as_json or prints_summary):
         with open_output(output, inputs[0], several=False) as stream:
             write_lines(stream, lines)
     if as_json:
         _print_json(found.to_json())
-    elif contrastive:
+    elif prints_summary:
         with _standard_output():
             print("\n".join(found.summary))
     else:
@@ -413,16 +427,21 @@ def score(
 
 
 def _score_corpus(
-    translator: "Translator", model: str, files: CorpusFiles, memory: ScoringMemory
-) -> "tuple[list[str], ScoredCorpus]":
-    """The log-probability of each sentence, and their sum."""
-    from wholedoc.app.scoring import score_corpus
+    translator: "Translator",
+    model: str,
+    files: CorpusFiles,
+    memory: ScoringMemory,
+    context_use: bool,
+) -> "tuple[list[str], ScoredCorpus | ContextUse]":
+    """The log-probability of each sentence, and their sum or what context adds to it."""
+    from wholedoc.app.scoring import score_context_use, score_corpus
     from wholedoc.corpus.readers import read_corpus
     from wholedoc.training.run import Run
 
     data = Run(Path(model)).load_config().data
     corpus = read_corpus(files, data.src_language, data.trg_language)
-    found = score_corpus(translator, corpus, memory)
+    measure = score_context_use if context_use else score_corpus
+    found = measure(translator, corpus, memory)
     return [f"{log_probability:.6f}" for log_probability in found.sentences], found
 
 

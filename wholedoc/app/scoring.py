@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from wholedoc.app.translator import ScoredDocument, Translator, perplexity
 from wholedoc.config import ScoringMemory
 from wholedoc.corpus.documents import Document
+from wholedoc.evaluation.context_use import ContextUse, measure_context_use
 from wholedoc.evaluation.contrastive import ContrastiveItem, ItemScore
 from wholedoc.progress import ProgressBar
 
@@ -96,6 +97,25 @@ def score_corpus(
             scored += found
             bar.advance(sum(map(len, group)), sum(sum(document.words) for document in found))
     return ScoredCorpus([document.name for document in documents], scored)
+
+
+def score_context_use(
+    translator: Translator, corpus: Iterable[Document], memory: ScoringMemory = "given"
+) -> ContextUse:
+    """Measure how much a model uses context for the translations of a corpus.
+
+    All documents are scored together: each is also made to read the memory of the one before.
+    """
+    documents = list(corpus)
+    conditions = 4 if len(documents) > 1 else 3
+    with ProgressBar("scoring", conditions * sum(map(len, documents))) as bar:
+        scores = translator.score_context(
+            [[pair.src for pair in document] for document in documents],
+            [[pair.trg for pair in document] for document in documents],
+            memory,
+            bar.advance,
+        )
+    return measure_context_use([document.name for document in documents], scores, memory)
 
 
 def score_items(

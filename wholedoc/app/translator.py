@@ -1,7 +1,7 @@
 """The translator: documents in, documents out, one translation per sentence."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,14 @@ from torch import Tensor
 from wholedoc.config import ScoringMemory, SearchConfig
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.descent import Descent, System, translate_documents
-from wholedoc.decoding.scoring import Candidate, score_candidates, score_documents
+from wholedoc.decoding.likelihood import Progress, Sentence
+from wholedoc.decoding.scoring import (
+    Candidate,
+    ContextScores,
+    score_candidates,
+    score_context,
+    score_documents,
+)
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
 from wholedoc.training.lexicon import read_lexicon
@@ -143,7 +150,7 @@ class Translator:
         documents: Sequence[Sequence[str]],
         config: SearchConfig | None = None,
         nbest: int = 1,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[TranslatedDocument]:
         """Translate many documents at once; ``progress`` is told of finished sentences and words.
 
@@ -182,25 +189,27 @@ class Translator:
         memory: ScoringMemory = "given",
     ) -> list[ScoredDocument]:
         """Score given translations of many documents at once."""
-        for document, given in zip(documents, translations, strict=True):
-            if len(document) != len(given):
-                raise UserError(
-                    f"{len(given)} translations are given for {len(document)} sentences",
-                    where="Translator.score",
-                    fix="give one translation for each sentence",
-                )
-        targets = [[self._encode_target(text) for text in given] for given in translations]
-        found = score_documents(
-            self.system,
-            [[self._encode(text) for text in document] for document in documents],
-            targets,
-            self.config.batch_tokens,
-            memory,
-        )
+        sources, targets = self._encode_pairs(documents, translations)
+        found = score_documents(self.system, sources, targets, self.config.batch_tokens, memory)
         return [
             ScoredDocument(scores, [len(tokens) + 1 for tokens in target])
             for scores, target in zip(found, targets, strict=True)
         ]
+
+    def score_context(
+        self,
+        documents: Sequence[Sequence[str]],
+        translations: Sequence[Sequence[str]],
+        memory: ScoringMemory = "given",
+        progress: Progress | None = None,
+    ) -> list[ContextScores]:
+        """Score given translations with their documents, without, and with other documents.
+
+        ``progress`` is told of finished sentences and words, each condition by itself.
+        """
+        sources, targets = self._encode_pairs(documents, translations)
+        batch_tokens = self.config.batch_tokens
+        return score_context(self.system, sources, targets, batch_tokens, memory, progress)
 
     def score_candidates(
         self,
@@ -239,6 +248,22 @@ class Translator:
             descent.readings.src_weights,
             descent.readings.trg_weights,
             descent.objective,
+        )
+
+    def _encode_pairs(
+        self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]
+    ) -> tuple[list[list[Sentence]], list[list[Sentence]]]:
+        """The numbers of both sides; each sentence must have a translation."""
+        for document, given in zip(documents, translations, strict=True):
+            if len(document) != len(given):
+                raise UserError(
+                    f"{len(given)} translations are given for {len(document)} sentences",
+                    where="Translator.score",
+                    fix="give one translation for each sentence",
+                )
+        return (
+            [[self._encode(text) for text in document] for document in documents],
+            [[self._encode_target(text) for text in given] for given in translations],
         )
 
     def _encode(self, text: str) -> list[int]:

@@ -1,6 +1,6 @@
 """Block coordinate descent: translate each sentence again, given the rest of its document."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 
@@ -9,14 +9,12 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
-from wholedoc.decoding.likelihood import Sentence, score_sentences
+from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def translate_documents(
     walks = [Descent(sentences) for sentences in documents]
     descent = _Descender(system, config, nbest, progress)
     if config.shuffle_memory:
-        descent.others = _exchange(system, walks)
+        descent.others = exchange_memories(system, walks)
     descent.translate_first(walks)
     if system.model is not system.base:
         for _ in range(config.passes):
@@ -248,7 +246,7 @@ class DocumentReader:
         return cells
 
 
-def _exchange(system: System, walks: Sequence[Descent]) -> dict[int, Descent]:
+def exchange_memories(system: System, walks: Sequence[Descent]) -> dict[int, Descent]:
     """For each document the one before it (for the first, the last), whose memory it shall read."""
     filled = [walk for walk in walks if walk.sentences]
     reason, fix = "", ""

@@ -1,6 +1,6 @@
 """Given translations: how probable they are, and the last decoder states they lead to."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 
 Sentence = list[int]
+Progress = Callable[[int, int], None]
 
 # Numbers of the output layer that exist at once: 16 MiB, whatever the batch and vocabulary.
 _LOGITS_AT_ONCE = 4 * 2**20
@@ -28,11 +29,13 @@ def score_sentences(
     translations: Sequence[Sentence],
     batch_tokens: int,
     readings: Sequence[Readings] = (),
+    progress: Progress | None = None,
 ) -> list[float]:
     """log P(y_t | x_t, c_src, c_trg) of each translation, ``</s>`` included.
 
     Sources end with ``</s>``, translations do not. ``readings`` are those of the sentences in
-    order, in any number of parts; without any, the model reads nothing.
+    order, in any number of parts; without any, the model reads nothing. ``progress`` is told of
+    finished sentences and words.
     """
     device = next(model.parameters()).device
 
@@ -54,6 +57,8 @@ def score_sentences(
             every = model.decoder.log_probabilities(features[part], added)
             found = every.gather(-1, words[part, None])[:, 0]
             scores.index_add_(0, of_sentence[part], found.double())
+        if progress is not None:
+            progress(len(chosen), len(words))
         return scores.tolist()
 
     return in_order(range(len(sentences)), _batches(sentences, translations, batch_tokens), run)
