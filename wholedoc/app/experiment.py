@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from safetensors.torch import save
 
+from wholedoc.app.scoring import score_context_use
 from wholedoc.app.translator import TranslatedDocument, Translator
 from wholedoc.config import Config
 from wholedoc.corpus.synth import write_synth
@@ -142,7 +143,8 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> dict[str, An
     files = ResultFiles(experiment.run(job))
     files.directory.mkdir(exist_ok=True)
     translator = Translator.load(experiment.run(job))
-    sources = [[pair.src for pair in document] for document in read_documents(config)]
+    documents = read_documents(config)
+    sources = [[pair.src for pair in document] for document in documents]
     begun = time.monotonic()
     found = translator.translate_documents(sources, config.search)
     seconds = time.monotonic() - begun
@@ -158,6 +160,10 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> dict[str, An
     if shuffled:
         other = translator.translate_documents(sources, replace(config.search, shuffle_memory=True))
         write_lines(files.shuffled, _passes(other, 1 + config.search.passes)[-1])
+    use = None
+    if translator.reads_documents and job.system != "more":
+        use = score_context_use(translator, documents, "generated").to_json()
+        del use["documents"]
     words = sum(len(line.split()) for line in passes[0])
     return {
         "parameters": sum(p.numel() for p in translator.system.model.parameters()),
@@ -168,7 +174,7 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> dict[str, An
         "shuffled": shuffled,
         "translation_seconds": seconds,
         "words_per_second": words / seconds,
-        "objective": [sum(step) for step in zip(*(d.objective for d in found), strict=False)],
+        "context_use": use,
     }
 
 

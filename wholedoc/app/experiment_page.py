@@ -9,9 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from wholedoc.app.charts import draw
+from wholedoc.evaluation.cells import LABELS
 from wholedoc.evaluation.examples import Example
 from wholedoc.evaluation.paper import Printed
-from wholedoc.evaluation.report import LABELS, Report
+from wholedoc.evaluation.report import Report
 from wholedoc.evaluation.tables import Figure, Row, Table
 from wholedoc.files import write_atomically
 
