@@ -1,0 +1,586 @@
+"""Experiments: the grid, its order, what survives a kill, and the report that it leaves."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+
+from wholedoc.app.experiment import run_experiment
+from wholedoc.app.experiment_page import format_html, format_markdown
+from wholedoc.config import shipped_experiments
+from wholedoc.errors import UserError
+from wholedoc.evaluation.examples import choose_examples
+from wholedoc.evaluation.experiment import (
+    MEMORY_SYSTEMS,
+    SYSTEMS,
+    Experiment,
+    Job,
+    load_experiment,
+)
+from wholedoc.evaluation.report import Report, build_report
+from wholedoc.evaluation.results import Results, load_results, read_lines
+from wholedoc.evaluation.schedule import ProcessPool, run_jobs
+from wholedoc.evaluation.tables import Table
+
+# Small enough to learn nothing: a run takes less than a second.
+TINY = """
+title = "Tiny <b>"
+config = "tiny"
+seeds = [1, 2]
+passes = 2
+trials = 200
+
+[synth]
+train = 12
+dev = 3
+test = 8
+
+[larger]
+documents = 6
+
+[set.model]
+hidden = 8
+embedding = 8
+alignment = 4
+
+[set.stage0]
+epochs = 1
+batch_tokens = 2000
+
+[set.stage1]
+epochs = 2
+learning_rate = 0.05
+warmup = 0
+batch_tokens = 300
+
+[set.stage2]
+epochs = 1
+warmup = 0
+update_tokens = 1000
+batch_tokens = 2000
+
+[set.search]
+max_length_factor = 1.0
+max_length_extra = 2
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# The experiment file.
+
+DATA = "".join(f'[set.data.{name}]\nsrc = "x"\ntrg = "y"\n' for name in ("train", "dev", "test"))
+
+
+@pytest.mark.parametrize("name", shipped_experiments())
+def test_shipped_experiments_load(name: str) -> None:
+    experiment = load_experiment(name)
+    assert experiment.out == Path("experiments") / name
+    assert {job.system for job in experiment.jobs()} == set(SYSTEMS)
+
+
+REFUSED = [
+    ("sedes = [1]", "unknown key sedes; did you mean seeds?"),
+    ("seeds = 3", "seeds = 3 is not a list; write seeds = [...]"),
+    ("seeds = []", "seeds is empty"),
+    ("seeds = [1, 1]", "seeds holds 1 twice"),
+    ("seeds = [-1]", "seeds[0] = -1 is out of range"),
+    ("seeds = [1, '2']", 'seeds[1] = "2" is not a whole number'),
+    ("systems = ['s-nmt', 'src-contex']", "did you mean 'src-context'? choices: s-nmt"),
+    ("systems = ['src-context']", "systems lacks s-nmt"),
+    ("systems = ['s-nmt', 's-nmt']", "systems holds s-nmt twice"),
+    ("passes = 0", "passes = 0 is out of range; it must be at least 1"),
+    ("config = 'smal'", "no such configuration; give a TOML file or one of: paper, small, tiny"),
+    ("[set]\nseed = 3", "choose with seeds = [...] and systems = [...]"),
+    ("[set.model]\nmemory = 'src'", "choose with seeds = [...] and systems = [...]"),
+    ("[set.model]\nhiden = 3", "unknown key model.hiden; did you mean model.hidden?"),
+    ("[set.model]\nhidden = 'x'", 'model.hidden = "x" is not a whole number'),
+    ("set = 3", "set = 3 is not a section"),
+    ("[set.data.train]\nsrc = 'x'", "there is no dev set; add [set.data.dev] with src"),
+    ("[larger]\ndocuments = 3", "larger.documents needs the artificial corpus"),
+    ("[larger]\nsource = 'x'", "unknown key larger.source"),
+    ("[synth]\ntrian = 3", "unknown key synth.trian; did you mean synth.train?"),
+    ("[synth]\ntrain = 0", "synth.train: must be at least 1"),
+    ("[synth]\n[larger]\ndocuments = 3\nsrc = 'x'", "does not go with larger.src"),
+    ("seeds = ", "not valid TOML"),
+]
+
+
+@pytest.mark.parametrize(("toml", "message"), REFUSED)
+def test_refused(tmp_path: Path, toml: str, message: str) -> None:
+    data = "" if "[set" in toml or "set =" in toml else DATA
+    file = write(tmp_path / "e.toml", f"{toml}\n{data}")
+    with pytest.raises(UserError) as caught:
+        load_experiment(file)
+    assert message in str(caught.value)
+
+
+def test_no_such_experiment() -> None:
+    with pytest.raises(UserError, match="experiment-tiny"):
+        load_experiment("nowhere")
+
+
+def test_the_grid(tmp_path: Path) -> None:
+    file = write(tmp_path / "e.toml", f"seeds = [3, 5]\n{DATA}")
+    experiment = load_experiment(file)
+    jobs = experiment.jobs()
+    assert [job.name for job in jobs[:4]] == [
+        "s-nmt-3",
+        "s-nmt-5",
+        "src-context-3",
+        "src-context-5",
+    ]
+    assert len(jobs) == 22
+    models = {
+        job.system: (config.model.memory, config.model.fusion, config.model.context, config.seed)
+        for job in jobs
+        if job.seed == 5
+        for config in [experiment.job_config(job)]
+    }
+    assert models["s-nmt"] == ("none", "none", "none", 5)
+    assert models["both-output"] == ("both", "output", "none", 5)
+    assert models["jean2017"] == ("none", "none", "jean2017", 5)
+    assert models["more"] == ("none", "none", "more", 5)
+
+
+def test_a_larger_corpus_has_a_grid_of_its_own(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "e.toml", f"seeds = [1]\n[larger]\nsrc = 'l.src'\ntrg = 'l.trg'\n{DATA}"
+    )
+    experiment = load_experiment(file)
+    larger = [job for job in experiment.jobs() if job.larger]
+    assert [job.name for job in larger] == [
+        f"{system}-larger-1" for system in ("s-nmt", *MEMORY_SYSTEMS)
+    ]
+    assert experiment.job_config(larger[0]).data.extra.src == "l.src"
+    assert experiment.job_config(Job("s-nmt", 1)).data.extra.src == ""
+    assert larger[1].needs == ("s-nmt-larger-1",)
+
+
+# The schedule.
+
+
+@dataclass
+class FakePool:
+    """Ends one job at a time, in an order that a test chooses."""
+
+    order: Sequence[int] = ()
+    failing: frozenset[str] = frozenset()
+    running: list[str] = field(default_factory=list)
+    most: int = 0
+    started: list[str] = field(default_factory=list)
+    at_start: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    stopped: bool = False
+
+    def start(self, name: str) -> None:
+        self.at_start.append((name, tuple(self.running)))
+        self.running.append(name)
+        self.started.append(name)
+        self.most = max(self.most, len(self.running))
+
+    def wait(self) -> dict[str, str]:
+        turn = self.order[len(self.started) % len(self.order)] if self.order else 0
+        name = self.running.pop(turn % len(self.running))
+        return {name: "broken" if name in self.failing else ""}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+GRID = [Job(system, seed) for system in SYSTEMS for seed in (1, 2)]
+
+
+@given(
+    order=st.lists(st.integers(0, 5), min_size=1),
+    limit=st.integers(1, 4),
+    failing=st.frozensets(st.sampled_from([job.name for job in GRID]), max_size=4),
+)
+def test_every_order_of_ends(order: list[int], limit: int, failing: frozenset[str]) -> None:
+    pool = FakePool(order, failing)
+    failed = run_jobs(GRID, pool, limit)
+    jobs = {job.name: job for job in GRID}
+    assert pool.most <= limit
+    assert len(set(pool.started)) == len(pool.started)
+    # What did not start needs what failed; nothing else is missing.
+    skipped = jobs.keys() - set(pool.started)
+    assert skipped == {n for n, job in jobs.items() if set(job.needs) & failing}
+    assert failed == {
+        name: f"skipped, as {jobs[name].needs[0]} failed" if name in skipped else "broken"
+        for name in skipped | (failing - skipped)
+    }
+    made: set[str] = set()
+    for number, (name, others) in enumerate(pool.at_start):
+        before = [job for job, _ in pool.at_start[:number] if job not in others]
+        made = {part for job in before if job not in failing for part in jobs[job].parts}
+        assert set(jobs[name].needs) <= set(before)
+        for other in others:  # two jobs at once never make the same part
+            assert jobs[name].parts & jobs[other].parts <= made
+
+
+def test_two_at_once_use_both_places() -> None:
+    pool = FakePool()
+    assert run_jobs(GRID, pool, 2) == {}
+    assert pool.most == 2
+    assert pool.at_start[1] == ("s-nmt-2", ("s-nmt-1",))
+
+
+def test_what_is_made_already_is_not_waited_for() -> None:
+    grid = [Job("src-context", 1), Job("src-output", 1)]
+    pool = FakePool()
+    run_jobs(grid, pool, 2)
+    assert pool.most == 1
+    pool = FakePool()
+    run_jobs(grid, pool, 2, made=["stage1-1", "stage0-1"])
+    assert pool.most == 2
+
+
+def test_an_interrupt_stops_the_jobs() -> None:
+    class Interrupted(FakePool):
+        def wait(self) -> dict[str, str]:
+            raise KeyboardInterrupt
+
+    pool = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(GRID, pool, 2)
+    assert pool.stopped
+
+
+def work(name: str) -> None:
+    print(f"{name} begins", flush=True)
+    if name == "wrong":
+        raise UserError("is wrong", where="here", fix="mend it")
+    if name == "broken":
+        raise ZeroDivisionError("of nothing")
+    if name == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_tell_why_they_failed(tmp_path: Path) -> None:
+    pool = ProcessPool(work, "wholedoc.app.experiment", tmp_path / "logs")
+    names = ["fine", "wrong", "broken", "killed"]
+    for name in names:
+        pool.start(name)
+    ended: dict[str, str] = {}
+    while pool.running:
+        ended |= pool.wait()
+    assert ended == {
+        "fine": "",
+        "wrong": "here: is wrong; mend it",
+        "broken": "ZeroDivisionError: of nothing",
+        "killed": f"killed by SIGKILL; see {tmp_path}/logs/killed.txt",
+    }
+    assert (tmp_path / "logs" / "fine.txt").read_text() == "fine begins\n"
+
+
+# A whole experiment, killed once on its way.
+
+
+def start(file: Path, out: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "wholedoc", "experiment", str(file), "--out", str(out)]
+    environment = {**os.environ, "WHOLEDOC_METEOR_JAR": "nowhere"}
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """The whole grid, killed after its first runs and begun again."""
+    folder = tmp_path_factory.mktemp("experiment")
+    file = write(folder / "tiny.toml", TINY)
+    out = folder / "out"
+    with start(file, out) as process:
+        for line in process.stderr or ():
+            if line.startswith("src-context-1: begun"):
+                process.kill()
+                break
+    done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/test/results.json")}
+    assert len(done) == 2
+    experiment = load_experiment(file, out)
+    assert run_experiment(experiment, 2) == {}
+    assert all(path.stat().st_mtime_ns == time for path, time in done.items())
+    return experiment
+
+
+@pytest.fixture(scope="module")
+def results(finished: Experiment) -> Results:
+    return load_results(finished)
+
+
+@pytest.fixture(scope="module")
+def report(results: Results) -> Report:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WHOLEDOC_METEOR_JAR", "nowhere")  # it takes long, and has its own tests
+        return build_report(results)
+
+
+def test_shared_stages_are_trained_once(finished: Experiment) -> None:
+    """For each seed and corpus one stage 1, one stage 0; eleven and seven systems."""
+    logs = [file.read_text(encoding="utf-8") for file in (finished.out / "logs").iterdir()]
+    counts = {
+        stage: sum(re.search(rf"^{stage}: done in", log, re.MULTILINE) is not None for log in logs)
+        for stage in ("stage1", "stage0-forward", "stage2")
+    }
+    # What was killed after stage 1 said so in a log that its second start has replaced.
+    assert counts["stage1"] <= 4
+    assert counts["stage0-forward"] <= 4
+    assert counts["stage2"] == 2 * 10 + 2 * 6
+    assert sum("preparing train.generated" in log for log in logs) == 4
+    assert len(logs) == 2 * 11 + 2 * 7
+
+
+def test_every_run_leaves_its_translations(finished: Experiment, results: Results) -> None:
+    assert len(results.runs) == 36
+    lines = len(read_lines(finished.corpus / "test.src"))
+    for job, run in results.runs.items():
+        reads = job.system.startswith(("trg", "both", "prevtrg"))
+        count = 1 if job.system == "s-nmt" else 3 if reads else 2
+        assert [len(found) for found in run.passes] == [lines] * count
+        assert (run.shuffled is not None) == (job.system in MEMORY_SYSTEMS)
+        assert run.translations == run.passes[0 if job.system == "s-nmt" else 1]
+        memories = {"src": {"source"}, "trg": {"target"}, "both": {"source", "target"}}
+        sides = memories.get(job.system.partition("-")[0], set())
+        assert run.document_weights(0).keys() == sides
+        assert run.passes[0] == results.runs[Job("s-nmt", job.seed, job.larger)].passes[0]
+
+
+def test_nothing_is_done_twice(
+    finished: Experiment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessPool, "start", None)
+    assert run_experiment(finished, 1) == {}
+    assert "36 runs are done, 0 to do" in capsys.readouterr().err
+
+
+def test_other_settings_of_search_are_other_results(finished: Experiment) -> None:
+    asked = replace(finished.config, set={**finished.config.set, "search": {"beam": 2}})
+    assert load_results(Experiment(asked, finished.out)).runs == {}
+
+
+# The report.
+
+TITLES = [
+    "Table 1",
+    "Table 2",
+    "Table 3",
+    "Table 4",
+    "Table 5",
+    "Table 6",
+    "Figure 3",
+    "Words that need their document",
+    "Output analysis",
+    "Use of context",
+    "Distances",
+    "All systems",
+    "Learning curves",
+    "Passes",
+    "Speed and memory",
+]
+
+
+def table(report: Report, name: str) -> Table:
+    (found,) = [b for b in report.blocks if b.name == name and isinstance(b, Table)]
+    return found
+
+
+def texts(report: Report, name: str) -> dict[str, list[str]]:
+    return {row.label: [cell.text for cell in row.cells] for row in table(report, name).rows}
+
+
+def test_the_report_is_complete(report: Report) -> None:
+    assert [block.name for block in report.blocks] == TITLES
+    assert report.failed == {}
+    for block in report.blocks:
+        if isinstance(block, Table):
+            assert all(len(row.cells) == len(block.columns) for row in block.rows)
+            for row in block.rows:
+                gaps = {cell.text for cell in row.cells if cell.value is None}
+                assert gaps <= {"–", "missing"}, (block.name, row.label)
+        else:
+            assert block.charts, block.name
+            assert all(line.points for chart in block.charts for line in chart.series)
+    assert "METEOR" not in report.signatures
+    assert "nowhere" in report.missing["meteor"]
+
+
+def test_the_rows_are_those_of_the_paper(report: Report) -> None:
+    assert list(texts(report, "Table 2"))[:4] == ["S-NMT", "+src", "+trg", "+both"]
+    assert list(texts(report, "Table 3"))[:4] == ["S-NMT", "+src mem", "+trg mem", "+both mems"]
+    five = ["Jean et al. (2017)", "Wang et al. (2017)", "S-NMT", "+src mem", "+both mems"]
+    assert list(texts(report, "Table 4")) == five
+    assert list(texts(report, "Table 5")) == five
+    assert list(texts(report, "Table 6")) == ["S-NMT", "+prev trg", "+trg mem"]
+
+
+def test_numbers_come_from_the_translations(report: Report, results: Results) -> None:
+    def bleu(lines: Sequence[str]) -> float:
+        return BLEU().corpus_score(list(lines), [results.references]).score
+
+    one, two = (results.runs[Job("both-context", seed)] for seed in (1, 2))
+    scores = [bleu(run.translations) for run in (one, two)]
+    cell = {row.label: row.cells[0] for row in table(report, "Table 2").rows}["+both"]
+    assert cell.value == pytest.approx(sum(scores) / 2)
+    spread = abs(scores[0] - scores[1]) / 2**0.5
+    assert cell.text.startswith(f"{sum(scores) / 2:.2f} ± {spread:.2f}")
+    shuffled = [bleu(run.shuffled or []) for run in (one, two)]
+    cells = {row.label: row.cells[0] for row in table(report, "Table 2").rows}
+    assert cells["+both, shuffled"].value == pytest.approx(sum(shuffled) / 2)
+    train = {row.label: row.cells for row in table(report, "Table 1").rows}["train"]
+    assert train[0].value == 12
+    assert train[1].value == len(read_lines(results.experiment.corpus / "train.src"))
+
+
+def test_markdown_and_json_hold_the_same_numbers(report: Report) -> None:
+    markdown = format_markdown(report)
+    values = json.loads(json.dumps(report.to_json()))
+    assert [found["name"] for found in values["tables"] + values["figures"]].sort() == TITLES.sort()
+    for found in values["tables"]:
+        for row in found["rows"]:
+            line = f"| {row['label']} | {' | '.join(row['texts'])} |"
+            assert line in markdown.replace("**", "")
+            for value, text in zip(row["values"], row["texts"], strict=True):
+                if value is not None:
+                    shown = float(re.sub(r" .*|[†‡♠♣♦,]", "", text))
+                    assert shown == pytest.approx(value, abs=0.51 if "." not in text else 0.051)
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed in order, and gathers the text and the links."""
+
+    VOID = ("meta", "br", "link")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.ids.add(values.get("id") or "")
+        self.links.add(values.get("href") or "")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_stands_alone(report: Report) -> None:
+    text = format_html(report)
+    assert "http" not in text
+    assert "src=" not in text
+    page = Page(text)
+    assert page.open == []
+    assert {link.removeprefix("#") for link in page.links - {""}} <= page.ids
+    for title in (*TITLES, "Table 7", "Signatures", "Tiny <b>"):
+        assert title in page.text
+    for block in report.blocks:
+        if isinstance(block, Table):
+            assert all(cell.text in page.text for row in block.rows for cell in row.cells)
+
+
+def test_what_is_missing_is_said(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHOLEDOC_METEOR_JAR", "nowhere")
+    gone = {Job("src-context", 1), Job("src-context", 2), Job("trg-context", 2), Job("more", 1)}
+    left = {
+        job: run
+        for job, run in results.runs.items()
+        if job not in gone and not job.larger and job.system not in ("jean2017", "prevtrg")
+    }
+    failed = {"src-context-1": "here: is wrong", "more-1": "skipped, as s-nmt-1 failed"}
+    config = replace(
+        results.experiment.config,
+        systems=tuple(s for s in SYSTEMS if s != "prevtrg"),
+        trials=10,
+        shuffled=False,
+    )
+    experiment = replace(results.experiment, config=config)
+    report = build_report(replace(results, experiment=experiment, runs=left, failed=failed))
+    rows = texts(report, "Table 2")
+    assert rows["+src"][0] == "failed"
+    assert rows["+trg"][0].endswith("(1 of 2 seeds)")
+    assert rows["S-NMT, more training"][0].endswith("(1 of 2 seeds)")
+    assert texts(report, "Table 4")["Jean et al. (2017)"] == ["not finished", "not finished"]
+    assert texts(report, "Table 6")["+prev trg"] == ["not asked for", "not asked for"]
+    assert report.to_json()["failed"] == failed
+    assert "here: is wrong" in Page(format_html(report)).text
+    assert "src-context-1: here: is wrong" in format_markdown(report)
+
+
+def test_examples_are_chosen_by_rule(results: Results) -> None:
+    """Two sentences are changed by hand: one into its reference, one into nothing like it."""
+    base = results.runs[Job("s-nmt", 1)]
+    run = results.runs[Job("both-context", 1)]
+    size = results.sizes[0]
+    translations = list(base.translations)
+    worst = list(base.translations)
+    worst[3] = translations[3] = "q"
+    translations[size + 1] = results.references[size + 1]
+    worst[size + 1] = "q"
+    translations[2], worst[2] = "q", results.references[2]
+    runs = {
+        Job("s-nmt", 1): replace(base, passes=[worst]),
+        Job("both-context", 1): replace(run, passes=[worst, translations]),
+        Job("wang2017", 1): results.runs[Job("wang2017", 1)],
+        Job("jean2017", 1): results.runs[Job("jean2017", 1)],
+    }
+    gain, loss = choose_examples(replace(results, runs=runs))
+    assert (gain.kind, gain.document, gain.sentence) == ("largest gain", 1, 1)
+    assert (loss.kind, loss.document, loss.sentence) == ("largest loss", 0, 2)
+    assert gain.change == pytest.approx(100, abs=1)
+    assert gain.translations.keys() == {"s-nmt", "both-context", "wang2017"}
+    assert gain.translations["both-context"] == gain.trg == results.references[size + 1]
+    assert gain.weights["source"].shape == (results.sizes[1], results.sizes[1])
+    assert choose_examples(replace(results, runs={Job("s-nmt", 1): base})) == []
+
+
+# What goes wrong.
+
+
+def test_the_rest_is_carried_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    toml = TINY.replace("[larger]\ndocuments = 6\n", "").replace(
+        "seeds =", "shuffled = false\nseeds ="
+    )
+    file = write(tmp_path / "e.toml", f"systems = ['s-nmt', 'more']\n{toml}")
+    out = tmp_path / "out"
+    for name in ("s-nmt-2", "more-1"):
+        (out / "runs" / name).mkdir(parents=True)
+        write(out / "runs" / name / "mine.txt", "not a run")
+    with start(file, out) as process:
+        errors = process.stderr.read() if process.stderr else ""
+    assert process.returncode == 1
+    reason = "the directory is not empty and holds no run; choose another with --run"
+    assert json.loads((out / "failed.json").read_text()) == {
+        "s-nmt-2": f"{out}/runs/s-nmt-2: {reason}",
+        "more-1": f"{out}/runs/more-1: {reason}",
+        "more-2": "skipped, as s-nmt-2 failed",
+    }
+    assert "3 runs failed or were skipped: " in errors
+    rows = {
+        row["label"]: row["texts"][0]
+        for row in json.loads((out / "report.json").read_text())["tables"][1]["rows"]
+    }
+    assert rows["S-NMT"].endswith("(1 of 2 seeds)")
+    assert rows["S-NMT, more training"] == "failed"
+    assert capfd.readouterr().out.strip() == str(out / "report.html")
