@@ -25,6 +25,7 @@ from wholedoc.config import (
     FirstPass,
     Order,
     ScoringMemory,
+    SearchConfig,
     UnknownWords,
     load_config,
 )
@@ -33,6 +34,7 @@ from wholedoc.errors import UserError
 from wholedoc.progress import say
 
 if TYPE_CHECKING:
+    from wholedoc.app.explain import Explanation
     from wholedoc.app.scoring import ScoredCorpus
     from wholedoc.app.translator import Translator
     from wholedoc.corpus.filters import FilterCounts
@@ -320,15 +322,28 @@ def translate(
         UnknownWords | None,
         typer.Option(help="For an unknown word: nothing, its source word, or that translated."),
     ] = None,
+    explain: Annotated[
+        Path | None,
+        typer.Option(help="A page that shows what each pass changed and whom sentences read."),
+    ] = None,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""
-    from wholedoc.app.lines import open_output, translate_lines
+    from wholedoc.app.lines import check_output, open_output, translate_lines
     from wholedoc.app.translator import Translator
     from wholedoc.corpus.readers import read_source_lines
 
     sources = inputs or ["-"]
     if doc and len(sources) > 1:
         raise UserError("goes with one input", where="--doc", fix="translate them one by one")
+    if explain and len(sources) > 1:
+        raise UserError("goes with one input", where="--explain", fix="translate them one by one")
+    check_output(explain, [*sources, doc], "--explain")
+    if explain and output and explain.resolve() == output.resolve():
+        raise UserError(
+            "translations and page would be written to one file",
+            where=str(explain),
+            fix="choose another place with --explain",
+        )
     names = [Path(source).name for source in sources]
     if output and len(set(names)) < len(names):
         raise UserError(
@@ -346,10 +361,31 @@ def translate(
         shuffle_memory=shuffle_memory or translator.config.shuffle_memory,
         replace_unknown=replace_unknown or translator.config.replace_unknown,
     )
+    page = _explanation(translator, model, sources[0], config) if explain else None
     for source in sources:
         text = read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
         with open_output(output, source, several=len(sources) > 1) as stream:
-            translate_lines(translator, text, stream, config, nbest)
+            translate_lines(translator, text, stream, config, nbest, page.add if page else None)
+    if page and explain:
+        page.write(explain)
+
+
+def _explanation(
+    translator: "Translator", model: str, source: str, config: SearchConfig
+) -> "Explanation":
+    """The page of an input that is to be translated."""
+    from wholedoc.app.explain import Explanation
+    from wholedoc.training.run import Run
+
+    if config.shuffle_memory:
+        raise UserError(
+            "does not go with shuffled memory, where sentences read another document",
+            where="--explain",
+            fix="leave one out",
+        )
+    name = "standard input" if source == "-" else source
+    settings = Run(Path(model)).load_config().model
+    return Explanation(model, name, settings, config, translator.reads_documents)
 
 
 @app.command()

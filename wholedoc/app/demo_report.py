@@ -1,6 +1,5 @@
 """How the tour is shown: a table and a document in the terminal, the same as a page."""
 
-import html
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wholedoc.app.demo import Measures, System, Tour
+from wholedoc.app.page import escape, make_page, make_table
 from wholedoc.corpus.synth import KINDS, Information, KeyItem
 from wholedoc.files import write_atomically
 
@@ -113,13 +113,10 @@ def _sample_lines(tour: Tour) -> list[Text]:
 
 def write_report(path: Path, tour: Tour) -> None:
     """The tour as one HTML page that opens from disk."""
-    write_atomically(path, _PAGE.format(table=_html_table(tour), sample=_html_sample(tour)))
-
-
-def _html_table(tour: Tour) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in _COLUMNS)
-    rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in _rows(tour)]
-    return f"<tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in rows)
+    rows = [[escape(cell) for cell in row] for row in _rows(tour)]
+    measures = make_table(_COLUMNS, rows, "measures")
+    body = _BODY.format(measures=measures, sample=_html_sample(tour))
+    write_atomically(path, make_page("wholedoc demo", body))
 
 
 def _html_sample(tour: Tour) -> str:
@@ -127,45 +124,19 @@ def _html_sample(tour: Tour) -> str:
     marked = [_marked(tour, system, d) for system in _shown(tour)]
     rows = []
     for t, pair in enumerate(tour.documents[d]):
-        cells = [html.escape(pair.src)]
-        for sentences in marked:
-            cells.append(
-                "".join(
-                    f'<mark class="{mark}">{html.escape(text)}</mark>'
-                    if mark
-                    else html.escape(text)
-                    for text, mark in sentences[t]
-                )
+        translations = [
+            "".join(
+                f'<mark class="{mark}">{escape(text)}</mark>' if mark else escape(text)
+                for text, mark in sentences[t]
             )
-        cells.append(html.escape(pair.trg))
-        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
-    titles = ["source", *(system.name for system in _shown(tour)), "reference"]
-    head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
-    return "".join(f"<tr>{row}</tr>" for row in [head, *rows])
+            for sentences in marked
+        ]
+        rows.append([escape(pair.src), *translations, escape(pair.trg)])
+    titles = ["source", *(escape(system.name) for system in _shown(tour)), "reference"]
+    return make_table(titles, rows)
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>wholedoc demo</title>
-<style>
-  body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 68rem;
-         padding: 0 1rem; color: #1b1f24; background: #fff; }}
-  table {{ border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }}
-  th, td {{ text-align: left; padding: .35rem .75rem; border-bottom: 1px solid #d8dee4; }}
-  th {{ font-weight: 600; }}
-  .measures td:not(:first-child), .measures th:not(:first-child) {{ text-align: right;
-         font-variant-numeric: tabular-nums; }}
-  mark {{ padding: 0 .2em; border-radius: .2em; }}
-  mark.right {{ background: #d3f2d9; color: #0b3d17; }}
-  mark.wrong {{ background: #ffdcd7; color: #6d0f06; text-decoration: underline; }}
-  @media (prefers-color-scheme: dark) {{
-    body {{ color: #e6e9ec; background: #14171a; }}
-    th, td {{ border-color: #353b42; }}
-  }}
-</style>
-<h1>What the rest of the document changed</h1>
+_BODY = """<h1>What the rest of the document changed</h1>
 <p>The corpus is artificial: the gender behind a pronoun, the sense of an ambiguous word and the
 rendering of a name are told elsewhere in the document. The generator knows the best accuracy any
 translator can reach from each kind of knowledge; ± is one standard deviation on this test set.
@@ -174,10 +145,8 @@ memory of its source, of its translations, or both. <i>Shuffled</i>, they read t
 document instead: what is gained there is not gained from context. <i>Best</i> is what the sentence,
 the source document, or both sides allow. Consistency is the share of pairs of names in a document
 that are spelled in one style.</p>
-<table class="measures">{table}</table>
+{measures}
 <h2>A document</h2>
 <p>Words that depend on the document are marked: <mark class="right">right</mark> or
 <mark class="wrong">wrong</mark>.</p>
-<table>{sample}</table>
-</html>
-"""
+{sample}"""

@@ -1,12 +1,12 @@
 """Line-based translation: as many lines out as in, in order, written as they are ready."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from wholedoc.app.translator import Translation, Translator
+from wholedoc.app.translator import TranslatedDocument, Translation, Translator
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.readers import SourceDocument, SourceText
 from wholedoc.errors import UserError
@@ -21,17 +21,19 @@ def translate_lines(
     output: TextIO,
     config: SearchConfig,
     nbest: int = 1,
+    keep: Callable[[SourceDocument, TranslatedDocument], None] | None = None,
 ) -> None:
     """Write one line per line read; lines that mark a boundary are copied.
 
     With ``nbest`` above 1 each line becomes that many, ``index ||| text ||| log P ||| score``.
     What is translated is written at once, so an interruption loses little: at most a thousand
-    sentences, or one document for a model that reads documents whole.
+    sentences, or one document for a model that reads documents whole. ``keep`` is given every
+    document, whole, with its translations.
     """
     written = 0
     rounds = 1 + config.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
-        groups = _groups(source.documents, translator.reads_documents)
+        groups = _groups(source.documents, translator.reads_documents or keep is not None)
         for group in [source.documents] if config.shuffle_memory else groups:
             texts = [[sentence.text for sentence in document.sentences] for document in group]
             translated = translator.translate_documents(texts, config, nbest, bar.advance)
@@ -40,6 +42,9 @@ def translate_lines(
                 for document, result in zip(group, translated, strict=True)
                 for sentence, candidates in zip(document.sentences, result.candidates, strict=True)
             }
+            if keep is not None:
+                for document, result in zip(group, translated, strict=True):
+                    keep(document, result)
             end = max(lines) + 1
             write_lines(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
             written = end
@@ -72,18 +77,17 @@ def open_output(output: Path | None, source: str, several: bool) -> Iterator[Tex
             stream.close()
 
 
-def check_output(output: Path | None, inputs: Sequence[str]) -> None:
+def check_output(output: Path | None, inputs: Sequence[str], option: str = "-o") -> None:
     """Find out before long work that its result can have no place, or would take an input's."""
     if output is None:
         return
+    fix = f"choose another place with {option}"
     if not output.parent.is_dir() or output.is_dir():
         what = "is a folder" if output.is_dir() else "there is no such folder to write into"
-        raise UserError(what, where=str(output), fix="choose another place with -o")
+        raise UserError(what, where=str(output), fix=fix)
     for file in inputs:
         if file and Path(file).exists() and output.exists() and output.samefile(file):
-            raise UserError(
-                "would overwrite an input", where=str(output), fix="choose another place with -o"
-            )
+            raise UserError("would overwrite an input", where=str(output), fix=fix)
 
 
 def _groups(documents: Sequence[SourceDocument], whole: bool) -> Iterator[list[SourceDocument]]:

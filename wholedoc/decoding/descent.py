@@ -106,6 +106,8 @@ class _Descender:
             found = self._search(
                 self.model, [s for walk in walks for s in walk.sentences], readings
             )
+            for walk, read in zip(walks, readings, strict=True):
+                walk.readings = read
         _deal(walks, found)
 
     def update(self, walks: Sequence[Descent]) -> None:

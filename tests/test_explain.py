@@ -1,0 +1,409 @@
+"""The page that explains translations: nothing lost, everything escaped, every kind of model."""
+
+import html
+import io
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wholedoc.cli
+from wholedoc.app.explain import Explanation, mark_changes
+from wholedoc.app.lines import translate_lines
+from wholedoc.app.page import draw_heat_map, make_page, make_table
+from wholedoc.app.translator import TranslatedDocument, Translator
+from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
+from wholedoc.corpus.documents import Document, SentencePair
+from wholedoc.corpus.readers import SourceDocument, read_source_lines
+from wholedoc.corpus.readers.source import SourceSentence
+from wholedoc.corpus.vocabulary import build_vocabularies
+from wholedoc.decoding.descent import System
+from wholedoc.model.language import SentenceVectors
+from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.training.checkpoint import save_weights
+from wholedoc.training.run import Run, language_stage
+
+# Words that changed
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left", "right"),
+    [
+        ("", "", "", ""),
+        ("it is red", "it is red", "it is red", "it is red"),
+        ("it is red", "she is red", "<del>it</del> is red", "<ins>she</ins> is red"),
+        ("a b c d", "a x y d", "a <del>b c</del> d", "a <ins>x y</ins> d"),
+        ("a b", "a", "a <del>b</del>", "a"),
+        ("", "a b", "", "<ins>a b</ins>"),
+        ("so.", "so!", "so<del>.</del>", "so<ins>!</ins>"),
+        ("<b>", "<i>", "&lt;<del>b</del>&gt;", "&lt;<ins>i</ins>&gt;"),
+        ("a  b", "a b", "a  b", "a b"),
+        ("Ta läks & jäi", "Ta läks & tuli", "Ta läks &amp; <del>jäi</del>", None),
+    ],
+)
+def test_changed_words_are_marked(before: str, after: str, left: str, right: str | None) -> None:
+    found = mark_changes(before, after)
+    assert found[0] == left
+    if right is not None:
+        assert found[1] == right
+
+
+def plain(marked: str) -> str:
+    return html.unescape(re.sub(r"</?(del|ins)>", "", marked))
+
+
+texts = st.text(st.sampled_from("ab <>&\"'.äé\u0301 \u3000家"), max_size=12)
+
+
+@given(texts, texts)
+@settings(max_examples=100, deadline=None)
+def test_marks_lose_no_text(before: str, after: str) -> None:
+    left, right = mark_changes(before, after)
+    assert (plain(left), plain(right)) == (before.rstrip(), after.rstrip())
+    same = re.findall(r"\w+|[^\w\s]", before) == re.findall(r"\w+|[^\w\s]", after)
+    assert ("<del>" in left or "<ins>" in right) != same
+
+
+# Heat maps
+
+
+def squares(drawn: str) -> dict[float, int]:
+    """How many squares there are of each shade, and none twice."""
+    found: dict[float, int] = {}
+    places = set()
+    for shade, path in re.findall(r'<path opacity="([\d.]+)" d="([^"]+)"/>', drawn):
+        for x, y, run in re.findall(r"M(\d+) (\d+)\.5h(\d+)", path):
+            cells = {(int(x) + i, int(y)) for i in range(int(run))}
+            assert not cells & places
+            places |= cells
+            found[float(shade)] = found.get(float(shade), 0) + len(cells)
+    return found
+
+
+def test_a_heat_map_has_a_square_for_each_weight() -> None:
+    weights = torch.tensor([[0.0, 0.25, 0.75], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]])
+    drawn = draw_heat_map(weights, "Source <memory>", "source")
+    assert squares(drawn) == {0.25: 1, 0.5: 2, 0.75: 1, 1.0: 1}
+    assert "M0 2.5h1" in drawn  # row 3 reads column 1
+    assert "Source &lt;memory&gt;: row t reads column t'. Full colour: 1.000." in drawn
+    assert re.findall(r">(\d+)</text>", drawn) == ["1", "1", "2", "2", "3", "3"]
+    assert "mean over" not in drawn
+
+
+def test_a_large_heat_map_shows_means_and_says_so() -> None:
+    weights = torch.zeros(201, 201)
+    weights[0, 0:3] = 0.9  # block (0, 0) has 2.7 over 9 squares
+    weights[200, 200] = 0.225  # 0.025 over its block, a twelfth of the largest mean
+    drawn = draw_heat_map(weights, "Source memory")
+    assert "Each square is the mean over 3 × 3 sentences, since there are 201." in drawn
+    assert "Full colour: 0.300." in drawn
+    assert 'data-block="3"' in drawn
+    assert squares(drawn) == {1.0: 1, 0.08: 1}
+    weights = torch.zeros(101, 101)
+    weights[100, 100] = 0.8  # the last block holds this one alone, and nothing beyond the edge
+    drawn = draw_heat_map(weights, "Source memory")
+    assert "Full colour: 0.800." in drawn
+    assert "M50 50.5h1" in drawn
+
+
+@given(st.integers(1, 220))
+@settings(max_examples=10, deadline=None)
+def test_heat_maps_stay_small(sentences: int) -> None:
+    generator = torch.Generator().manual_seed(sentences)
+    drawn = draw_heat_map(torch.rand(sentences, sentences, generator=generator) + 0.1, "m")
+    side = -(-sentences // -(-sentences // 100))
+    assert side <= 100
+    assert sum(squares(drawn).values()) == side * side
+    numbers = [int(number) for number in re.findall(r">(\d+)</text>", drawn)]
+    assert len(numbers) <= 18
+    assert {1} <= set(numbers) <= set(range(1, sentences + 1))
+
+
+# Pages by hand
+
+BOTH = ModelConfig(memory="both", fusion="context")
+WEIGHTS = torch.tensor([[0.0, 0.25, 0.75], [0.5, 0.0, 0.5], [0.9996, 0.0004, 0.0]])
+
+
+def document(*texts: str, name: str = "made up") -> SourceDocument:
+    return SourceDocument(name, tuple(SourceSentence(t, text) for t, text in enumerate(texts)))
+
+
+def translated(
+    *history: list[str],
+    source: torch.Tensor | None = None,
+    target: torch.Tensor | None = None,
+) -> TranslatedDocument:
+    objective = [-10.0 * number for number in range(1, len(history))]
+    return TranslatedDocument([], list(history), source, target, objective)
+
+
+def page_of(
+    tmp_path: Path,
+    *documents: tuple[SourceDocument, TranslatedDocument],
+    config: ModelConfig = BOTH,
+    search: SearchConfig | None = None,
+) -> str:
+    page = Explanation("runs/<both>", "in & out", config, search or SearchConfig(), True)
+    for one in documents:
+        page.add(*one)
+    page.write(tmp_path / "page.html")
+    return (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+EVIL = "<script>alert(1)</script> & \"x\" 'y'"
+
+
+def test_text_is_escaped_everywhere(tmp_path: Path) -> None:
+    before = [EVIL, "b", "c"]
+    after = [EVIL.replace("alert", "print"), "b", "c"]
+    found = translated(before, after, source=WEIGHTS, target=WEIGHTS)
+    text = page_of(tmp_path, (document(EVIL, "2", "3", name=EVIL), found), (document("1"), found))
+    assert "<script>alert" not in text
+    assert "<script>print" not in text
+    assert text.count("<script>") == 1  # our own
+    assert html.escape(EVIL) in text
+    assert "&lt;script&gt;<del>alert</del>(1)" in text
+    assert "&lt;script&gt;<ins>print</ins>(1)" in text
+    assert "runs/&lt;both&gt; (Memory-to-Context +both)" in text
+    assert "in &amp; out" in text
+    assert "http" not in text
+    assert not re.search(r"(?:src|href|url)\s*[=(]\s*[\"']?(?!#)[\w/]", text.partition("<body")[2])
+
+
+def test_weights_are_numbers_and_nothing_is_dropped(tmp_path: Path) -> None:
+    found = translated(["a", "b", "c"], ["a", "b", "d"], source=WEIGHTS, target=WEIGHTS.flip(0))
+    text = page_of(tmp_path, (document("1", "2", "3"), found))
+    assert 'data-source="3:0.750 2:0.250" data-source-rest="0:0.000"' in text
+    assert 'data-source="1:1.000" data-source-rest="1:0.000"' in text  # 0.0004 is among the rest
+    assert '<span class="source">3&nbsp;(0.750), 2&nbsp;(0.250)</span>' in text
+    assert text.count("<figure") == 2
+    assert "1 of 3</td><td>-10.000" in text  # sentences changed, objective
+    assert "chooser" not in text.partition("<script>")[0]
+    assert "choice" not in text.partition("<script>")[0].partition("</style>")[2]
+
+
+def test_many_weights_are_summed_up(tmp_path: Path) -> None:
+    size = 40
+    weights = (1 - torch.eye(size)) / (size - 1)
+    lines = [str(t) for t in range(size)]
+    text = page_of(tmp_path, (document(*lines), translated(lines, lines, source=weights)))
+    row = re.search(r'<tr id="d1s1" .*?data-source="([^"]*)" data-source-rest="([^"]*)"', text)
+    assert row is not None
+    assert len(row[1].split()) == 25
+    assert row[2] == f"14:{14 / 39:.3f}"
+
+
+def test_passes_can_be_chosen_if_there_are_several(tmp_path: Path) -> None:
+    found = translated(["a b"], ["a c"], ["a d"], source=torch.zeros(1, 1))
+    text = page_of(tmp_path, (document("1"), found)).partition("</style>")[2]
+    assert '<option value="2" selected>update 2, the final one</option>' in text
+    assert '<span data-update="1" hidden>a <ins>c</ins></span>' in text
+    assert '<span data-update="2">a <ins>d</ins></span>' in text
+    assert 'data-changed="1 2"' in text
+    assert "no sentence has another one to read" in text
+    assert "<figure" not in text
+
+
+def test_documents_can_be_chosen_if_there_are_several(tmp_path: Path) -> None:
+    found = translated(["a"], ["b"], source=torch.zeros(1, 1))
+    parts = [(document("1", name=name), found) for name in ("one", "two")]
+    text = page_of(tmp_path, *parts)
+    assert '<option value="d2">two</option>' in text
+    assert text.count("<section ") == 2
+    assert len(set(re.findall(r' id="([^"]+)"', text))) == len(re.findall(r' id="', text))
+
+
+def test_an_empty_input_has_a_page(tmp_path: Path) -> None:
+    assert "There was nothing to translate." in page_of(tmp_path)
+
+
+def test_other_reports_share_the_look() -> None:
+    page = make_page("a < b", make_table(["x"], [["1"], ["2"]], "measures"))
+    assert "<title>a &lt; b</title>" in page
+    assert page.count("<tr><td>") == 2
+    assert "<script>" not in page
+    assert "border-collapse" in page
+
+
+# Every kind of model
+
+SIZES = {"hidden": 6, "embedding": 5, "alignment": 4}
+PAIRS = [("the red house .", "das rote haus ."), ("a dog sleeps .", "ein hund schläft .")]
+TEXT = "the red house .\na dog sleeps .\nthe dog .\n\na red dog .\n"
+SEARCH = SearchConfig(beam=1, passes=2, max_length_factor=1.0, max_length_extra=1)
+VOCABULARIES = build_vocabularies(
+    [Document("made up", tuple(SentencePair(src, trg) for src, trg in PAIRS))],
+    VocabularyConfig(kind="word", size=0, min_frequency=1),
+    "en",
+    "de",
+)
+
+
+def make_system(config: ModelConfig) -> System:
+    sizes = [len(vocabulary) for vocabulary in VOCABULARIES]
+    base = TranslationModel(config.without_context(), *sizes)
+    model = TranslationModel(config, *sizes)
+    vectors = SentenceVectors(sizes[0], config).eval() if config.reads_source else None
+    for seed, module in enumerate((base, model, vectors)):
+        if module is not None:
+            initialise(module, seed)
+    return System(model.eval() if config.reads_document else base.eval(), base.eval(), vectors)
+
+
+KINDS: dict[str, tuple[ModelConfig, str, str]] = {
+    "sentence": (ModelConfig(**SIZES), "", "translates each sentence by itself"),
+    "src": (ModelConfig(**SIZES, memory="src", fusion="context"), "source", "Choose a sentence"),
+    "trg": (ModelConfig(**SIZES, memory="trg", fusion="output"), "target", "Choose a sentence"),
+    "both": (
+        ModelConfig(**SIZES, memory="both", fusion="context"),
+        "source target",
+        "Choose a sentence",
+    ),
+    "prevtrg": (ModelConfig(**SIZES, context="prevtrg"), "target", "Choose a sentence"),
+    "wang2017": (ModelConfig(**SIZES, context="wang2017"), "", "up to three source sentences"),
+    "jean2017": (ModelConfig(**SIZES, context="jean2017"), "", "words of the source sentence"),
+    "more": (ModelConfig(**SIZES, context="more"), "", "Nothing was read: this model was trained"),
+}
+
+
+def explain(config: ModelConfig, search: SearchConfig, text: str, path: Path) -> str:
+    """Translate a text and return its page."""
+    translator = Translator(make_system(config), *VOCABULARIES, search, {})
+    page = Explanation("model", "text", config, search, translator.reads_documents)
+    output = io.StringIO()
+    source = read_source_lines(io.BytesIO(text.encode()))
+    translate_lines(translator, source, output, search, keep=page.add)
+    assert output.getvalue().count("\n") == text.count("\n")
+    page.write(path)
+    return path.read_text(encoding="utf-8").partition("</style>")[2].partition("<script>")[0]
+
+
+@pytest.mark.parametrize(("config", "sides", "says"), KINDS.values(), ids=KINDS)
+def test_every_kind_of_model(config: ModelConfig, sides: str, says: str, tmp_path: Path) -> None:
+    found = explain(config, SEARCH, TEXT, tmp_path / "page.html")
+    assert found.count("<section ") == 2
+    assert len(re.findall(r'<tr id="d\ds\d"', found)) == 5
+    assert says in found
+    assert ("no sentence has another one to read" in found) == bool(sides)  # the last is alone
+    for side in ("source", "target"):
+        assert (f'<figure class="map {side}">' in found) == (side in sides.split())
+        assert (f"data-{side}=" in found) == (side in sides.split())
+
+
+def test_sentences_in_turn_read_new_translations(tmp_path: Path) -> None:
+    search = replace(SEARCH, order="sequential")
+    found = explain(KINDS["trg"][0], search, "the dog .\n" * 2, tmp_path / "page.html")
+    assert 'data-order="sequential"' in found
+    assert "before that pass, or of it where they stand earlier." in found
+
+
+def test_prevtrg_reads_the_sentence_before(tmp_path: Path) -> None:
+    found = explain(KINDS["prevtrg"][0], SEARCH, "the dog .\n" * 3, tmp_path / "page.html")
+    read = re.findall(r'data-target="([^"]*)" data-target-rest="([^"]*)"', found)
+    assert read == [("", "2:0.000"), ("1:1.000", "1:0.000"), ("2:1.000", "1:0.000")]
+    assert '<span class="target">nothing</span>' in found
+
+
+@pytest.mark.parametrize(("first_pass", "maps"), [("base", 0), ("document", 1)])
+def test_without_updates_only_a_first_pass_may_have_read(
+    first_pass: str, maps: int, tmp_path: Path
+) -> None:
+    search = replace(SEARCH, passes=0, first_pass=first_pass)
+    found = explain(KINDS["both"][0], search, "the dog .\na house .\n", tmp_path / "page.html")
+    assert found.count("<figure") == maps
+    assert ("no update followed the first pass" in found) == (maps == 0)
+    assert "<th>translation</th>" in found
+
+
+def test_a_long_document_stays_whole(tmp_path: Path) -> None:
+    """A sentence model translates in pieces, but explains whole documents."""
+    found = explain(KINDS["sentence"][0], SEARCH, "dog\n" * 1010, tmp_path / "page.html")
+    assert found.count("<section ") == 1
+    assert found.count("<tr id=") == 1010
+
+
+# The command
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory with random weights."""
+    config = KINDS["both"][0]
+    made = Run(tmp_path_factory.mktemp("explained") / "run")
+    with made.lock():
+        made.prepare(Config(model=config, search=SEARCH))
+    for vocabulary, file in zip(VOCABULARIES, made.vocabulary_files(), strict=True):
+        vocabulary.save(file)
+    system = make_system(config)
+    save_weights(made.stage("stage1").best, system.base)
+    save_weights(made.stage("stage2").best, system.model)
+    assert system.vectors is not None
+    for direction, model in system.vectors.models.items():
+        save_weights(made.stage(language_stage(direction)).best, model)
+    return made.directory
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+    """Runs ``wholedoc translate`` in a directory with a text: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text(TEXT)
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["wholedoc", "translate", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+        with pytest.raises(SystemExit) as caught:
+            wholedoc.cli.main()
+        assert isinstance(caught.value.code, int)
+        return caught.value.code, *capsys.readouterr()
+
+    return call
+
+
+def test_the_command_writes_page_and_translations(run: Path, cli: Cli) -> None:
+    expected = cli(run, "text")[1]
+    assert expected.count("\n") == 5
+    assert cli(run, "text", "--explain", "page.html") == (0, expected, "")
+    page = Path("page.html").read_text()
+    assert "<title>text, translated by run</title>" in page
+    assert "at most 2, parallel" in page
+    assert "greedy" in page
+    assert cli(run, "text", "--explain", "other.html", "-o", "out") == (0, "", "")
+    assert Path("out").read_text() == expected
+    assert Path("other.html").read_text() == page
+    assert cli(run, "--explain", "page.html", "--passes", "0", "--beam", "3")[0] == 0
+    page = Path("page.html").read_text()
+    assert "standard input, translated by run" in page
+    assert "beam 3" in page
+    assert "no update followed" in page
+
+
+BAD_COMMANDS: dict[str, tuple[list[str], str]] = {
+    "two inputs": (["text", "text", "--explain", "p"], "--explain: goes with one input"),
+    "over its input": (["text", "--explain", "text"], "would overwrite an input"),
+    "no folder": (["text", "--explain", "none/p"], "choose another place with --explain"),
+    "a folder": (["text", "--explain", "."], "is a folder"),
+    "both to one file": (["text", "--explain", "p", "-o", "p"], "p: translations and page"),
+    "shuffled": (["text", "--explain", "p", "--shuffle-memory"], "--explain: does not go with"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "what"), BAD_COMMANDS.values(), ids=BAD_COMMANDS)
+def test_bad_commands_say_what_is_wrong(
+    arguments: list[str], what: str, run: Path, cli: Cli
+) -> None:
+    code, output, errors = cli(run, *arguments)
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert what in errors
+    assert Path("text").read_text() == TEXT
+    assert not Path("p").exists()

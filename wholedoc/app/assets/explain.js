@@ -1,0 +1,154 @@
+"use strict";
+// A document is a section, a sentence a row. A row tells whom its sentence read in the attributes
+// data-source and data-target, "sentence:weight …", and in data-…-rest, "sentences:weight".
+const sides = ["source", "target"];
+const panel = document.getElementById("panel");
+
+const element = (name, text = "", kind = "") => {
+  const made = document.createElement(name);
+  made.textContent = text;
+  made.className = kind;
+  return made;
+};
+
+const pairs = (text) => (text ? text.split(" ").map((pair) => pair.split(":")) : []);
+const rowsOf = (section) => [...section.querySelectorAll(".text tbody tr")];
+const shown = (row) => !row.hidden;
+
+function clear() {
+  for (const row of document.querySelectorAll("tr.chosen, tr.source-read, tr.target-read")) {
+    row.classList.remove("chosen", "source-read", "target-read");
+  }
+  for (const mark of document.querySelectorAll(".map .row")) mark.setAttribute("visibility", "hidden");
+  panel.hidden = true;
+}
+
+// The translation that was read: of the update before the last, or of the last where sentences
+// were translated in turn and this one came earlier.
+function translation(section, rows, other, reader) {
+  const last = Number(section.dataset.last);
+  const update = section.dataset.order === "sequential" && other < reader ? last : last - 1;
+  const cell = update > 0 ? `.final [data-update="${update}"]` : ".first [data-update]";
+  return rows[other].querySelector(cell);
+}
+
+function list(section, rows, reader, side) {
+  const part = element("div");
+  part.append(element("h4", `read in the ${side} memory`, side));
+  const table = element("table");
+  for (const [number, weight] of pairs(rows[reader].dataset[side])) {
+    const other = Number(number) - 1;
+    const text = side === "source"
+      ? rows[other].querySelector("td.source") : translation(section, rows, other, reader);
+    const row = table.insertRow();
+    row.append(element("td", weight), element("td"), element("td", text ? text.textContent : ""));
+    const link = element("a", number);
+    link.href = `#${rows[other].id}`;
+    row.cells[1].append(link);
+    row.cells[2].dir = "auto";
+  }
+  const [count, rest] = rows[reader].dataset[`${side}Rest`].split(":");
+  if (Number(count) > 0) {
+    const row = table.insertRow();
+    row.append(element("td", rest), element("td", "all"), element("td", `${count} others together`));
+  }
+  if (!table.rows.length) part.append(element("p", "nothing"));
+  part.append(table);
+  return part;
+}
+
+function choose(row) {
+  const section = row.closest("section");
+  const rows = rowsOf(section);
+  const reader = rows.indexOf(row);
+  clear();
+  row.classList.add("chosen");
+  const read = sides.filter((side) => side in row.dataset);
+  for (const side of read) {
+    const found = pairs(row.dataset[side]);
+    for (const [number, weight] of found) {
+      const other = rows[Number(number) - 1];
+      other.classList.add(`${side}-read`);
+      other.style.setProperty(`--${side}-share`, weight / found[0][1]);
+    }
+  }
+  for (const map of section.querySelectorAll(".map")) {
+    const mark = map.querySelector(".row");
+    mark.setAttribute("y", Math.floor(reader / map.querySelector("svg").dataset.block));
+    mark.setAttribute("visibility", "visible");
+  }
+  if (!read.length) return;
+  const title = element("h3", `Sentence ${reader + 1}`);
+  const close = element("button", "close");
+  close.type = "button";
+  close.addEventListener("click", clear);
+  title.append(close);
+  panel.replaceChildren(title, ...read.map((side) => list(section, rows, reader, side)));
+  panel.hidden = false;
+  panel.scrollTop = 0;
+  row.scrollIntoView({ block: "nearest" });  // the panel covers the lower part of the page
+}
+
+function step(row, forward) {
+  const rows = rowsOf(row.closest("section")).filter(shown);
+  const next = rows[rows.indexOf(row) + (forward ? 1 : -1)];
+  if (next) next.querySelector("button").focus();
+}
+
+function chooseFromMap(event, section, map) {
+  const svg = map.querySelector("svg");
+  const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(
+    svg.getScreenCTM().inverse());
+  const row = rowsOf(section)[Math.floor(point.y) * svg.dataset.block];
+  if (point.y >= 0 && row) choose(row);
+}
+
+function compare(section, update) {
+  for (const text of section.querySelectorAll("[data-update]")) {
+    text.hidden = text.dataset.update !== update;
+  }
+  section.dataset.shown = update;
+  hideUnchanged(section);
+}
+
+function hideUnchanged(section) {
+  const only = section.querySelector(".changed-only");
+  const update = section.dataset.shown || section.dataset.last;
+  for (const row of rowsOf(section)) {
+    row.hidden = only.checked && !row.dataset.changed.split(" ").includes(update);
+  }
+}
+
+for (const section of document.querySelectorAll("section")) {
+  for (const row of rowsOf(section)) {
+    row.addEventListener("click", () => choose(row));
+    row.addEventListener("focusin", () => choose(row));
+    row.addEventListener("keydown", (event) => {
+      if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+      event.preventDefault();
+      step(row, event.key === "ArrowDown");
+    });
+  }
+  for (const map of section.querySelectorAll(".map")) {
+    map.addEventListener("click", (event) => chooseFromMap(event, section, map));
+  }
+  section.querySelector(".choice")?.addEventListener(
+    "change", (event) => compare(section, event.target.value));
+  section.querySelector(".changed-only")?.addEventListener("change", () => hideUnchanged(section));
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") clear();
+});
+
+const chooser = document.getElementById("chooser");
+if (chooser) {
+  const open = () => {
+    clear();
+    for (const section of document.querySelectorAll("section")) {
+      section.hidden = section.id !== chooser.value;
+    }
+  };
+  chooser.addEventListener("change", open);
+  open();
+}

@@ -1,0 +1,272 @@
+"""A page that explains translations: what each pass changed, and whom each sentence read."""
+
+import re
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor
+
+from wholedoc import __version__
+from wholedoc.app.page import draw_heat_map, escape, make_page, make_table
+from wholedoc.app.translator import TranslatedDocument
+from wholedoc.config import ModelConfig, SearchConfig
+from wholedoc.corpus.readers import SourceDocument
+from wholedoc.files import write_atomically
+
+_LISTED = 25  # sentences that are named of those one sentence read; the rest is summed up
+_FOREMOST = 3  # of them, those that are named in the table
+_SMALLEST = 0.0005  # what would be shown as 0.000
+_WORD = re.compile(r"(\s*)(\w+|[^\w\s])")
+_WITHOUT_WEIGHTS = {
+    "wang2017": "Each sentence read up to three source sentences before it. This model has one "
+    "summary of them and no weights, so none are shown.",
+    "jean2017": "Each sentence read the words of the source sentence before it, if there is one. "
+    "This model has no weights over sentences, so none are shown.",
+    "more": "Nothing was read: this model was trained longer, but translates each sentence by "
+    "itself.",
+}
+
+
+@dataclass
+class Explanation:
+    """The page, one document after the other."""
+
+    model: str
+    """The run directory."""
+    source: str
+    """The file that was translated."""
+    config: ModelConfig
+    search: SearchConfig
+    reads_document: bool
+    """Whether it was the document model that translated, not the sentence model."""
+    names: list[str] = field(default_factory=list)
+    """Of the documents so far."""
+    sections: list[str] = field(default_factory=list)
+    """The documents so far, as HTML."""
+
+    def add(self, document: SourceDocument, translated: TranslatedDocument) -> None:
+        """Explain one more document."""
+        self.names.append(document.name)
+        texts = [sentence.text for sentence in document.sentences]
+        number, last = len(self.names), len(translated.history) - 1
+        body = [
+            f'<section id="d{number}" data-last="{last}" data-order="{self.search.order}">',
+            f"<h2>Document {escape(document.name)}</h2>",
+            f"<p>{self._describe(translated)}</p>",
+            f'<div class="overview">{_draw_updates(translated)}{_draw_maps(translated)}</div>',
+            _draw_controls(last) if last else "",
+            _draw_sentences(number, texts, translated),
+            "</section>",
+        ]
+        self.sections.append("\n".join(body))
+
+    def write(self, path: Path) -> None:
+        """Write the page: it needs no other file."""
+        title = f"{Path(self.source).name}, translated by {Path(self.model).resolve().name}"
+        settings = "".join(
+            f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>"
+            for name, value in self._settings().items()
+        )
+        options = "".join(
+            f'<option value="d{number}">{escape(name)}</option>'
+            for number, name in enumerate(self.names, start=1)
+        )
+        chooser = (
+            f'<p class="control"><label>Document <select id="chooser">{options}</select></label> '
+            f"of {len(self.names):,}</p>"
+        )
+        body = [
+            f"<h1>{escape(title)}</h1>",
+            f"<dl>{settings}</dl>",
+            chooser if len(self.names) > 1 else "",
+            *(self.sections or ["<p>There was nothing to translate.</p>"]),
+            '<aside id="panel" aria-label="what the chosen sentence read" hidden></aside>',
+        ]
+        page = make_page(title, "\n".join(body), style="explain.css", script="explain.js")
+        write_atomically(path, page)
+
+    def _settings(self) -> dict[str, str]:
+        """How the translations came about."""
+        config, search = self.config, self.search
+        kind = "sentence model"
+        if self.reads_document:
+            memories = f"Memory-to-{config.fusion.title()} +{config.memory}"
+            kind = memories if config.context == "none" else config.context
+        descent = {
+            "first pass": "by the sentence model"
+            if search.first_pass == "base"
+            else "by the document model, source memory alone",
+            "updates": f"at most {search.passes}, {search.order}",
+        }
+        return {
+            "model": f"{self.model} ({kind})",
+            "search": "greedy" if search.beam == 1 else f"beam {search.beam}",
+            **(descent if self.reads_document else {}),
+            "wholedoc": __version__,
+        }
+
+    def _describe(self, translated: TranslatedDocument) -> str:
+        """What a reader of this page may expect."""
+        memories = _memories(translated)
+        if not self.reads_document:
+            return "Nothing was read: this model translates each sentence by itself."
+        if not memories and len(translated.history) == 1:
+            return "Nothing was read: no update followed the first pass, which reads no document."
+        if not memories:
+            return _WITHOUT_WEIGHTS[self.config.context]
+        if not any(weights.any() for weights in memories.values()):
+            return "Nothing was read: no sentence has another one to read in this document."
+        sides = " and the ".join(f'<b class="{side}">{side}</b> memory' for side in memories)
+        then = ""
+        if "target" in memories:
+            newer = ", or of it where they stand earlier" * (self.search.order == "sequential")
+            then = f" The target memory held the translations before that pass{newer}."
+        return (
+            f"Choose a sentence to see whom it read in the {sides}. Weights are those of the last "
+            f"pass; those of a sentence in a memory sum to 1.{then}"
+        )
+
+
+def mark_changes(before: str, after: str) -> tuple[str, str]:
+    """Two translations as HTML, the words that differ in ``<del>`` and ``<ins>``."""
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    matcher = SequenceMatcher(None, [w for _, w in old], [w for _, w in new], autojunk=False)
+    left, right = [], []
+    for change, i, i_end, j, j_end in matcher.get_opcodes():
+        left.append(_mark(old[i:i_end], "" if change == "equal" else "del"))
+        right.append(_mark(new[j:j_end], "" if change == "equal" else "ins"))
+    return "".join(left), "".join(right)
+
+
+def _mark(words: list[tuple[str, str]], tag: str) -> str:
+    """Words in a row with the space before each, in one tag but for the first space."""
+    if not words:
+        return ""
+    first = escape(words[0][0])
+    text = escape("".join(space + word for space, word in words)[len(words[0][0]) :])
+    return f"{first}<{tag}>{text}</{tag}>" if tag else f"{first}{text}"
+
+
+def _memories(translated: TranslatedDocument) -> dict[str, Tensor]:
+    """The weights of the memories that were read, by side."""
+    sides = {"source": translated.source_weights, "target": translated.target_weights}
+    return {side: weights for side, weights in sides.items() if weights is not None}
+
+
+def _draw_updates(translated: TranslatedDocument) -> str:
+    """How many sentences each update changed, and the objective after it."""
+    history = translated.history
+    if len(history) == 1:
+        return ""
+    rows = [["first pass", "", ""]]
+    for number, objective in enumerate(translated.objective, start=1):
+        pairs = zip(history[number - 1], history[number], strict=True)
+        changed = sum(before != after for before, after in pairs)
+        rows.append([f"update {number}", f"{changed:,} of {len(history[0]):,}", f"{objective:.3f}"])
+    return make_table(["", "sentences changed", "objective Σ log P"], rows, "measures updates")
+
+
+def _draw_controls(last: int) -> str:
+    """Which update is compared with the first pass; whether sentences that stayed are shown."""
+    chooser = ""
+    if last > 1:
+        options = "".join(
+            f'<option value="{number}"{" selected" if number == last else ""}>update {number}'
+            f"{', the final one' if number == last else ''}</option>"
+            for number in range(1, last + 1)
+        )
+        chooser = (
+            f'<label>Compare the first pass with <select class="choice">{options}</select></label>'
+        )
+    return (
+        f'<p class="control">{chooser} '
+        '<label><input type="checkbox" class="changed-only"> changed sentences only</label></p>'
+    )
+
+
+def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocument) -> str:
+    """A row for each sentence: source, first pass, final, and whom it read most."""
+    columns = {"source": "source"}
+    is_updated = len(translated.history) > 1
+    columns |= {"first": "first pass", "final": "final"} if is_updated else {"final": "translation"}
+    if _memories(translated):
+        columns["read"] = "read most"
+    rows = []
+    for t, text in enumerate(texts):
+        versions = [sentences[t] for sentences in translated.history]
+        read = {side: _rank(weights[t]) for side, weights in _memories(translated).items()}
+        contents = {
+            "source": escape(text),
+            **_draw_versions(versions),
+            "read": "<br>".join(_draw_foremost(side, ranked) for side, ranked in read.items()),
+        }
+        cells = "".join(
+            f'<td class="{name}" data-title="{title}" dir="auto">{contents[name]}</td>'
+            for name, title in columns.items()
+        )
+        changes = " ".join(str(k) for k, found in enumerate(versions) if found != versions[0])
+        data = "".join(ranked.to_attributes(side) for side, ranked in read.items())
+        rows.append(
+            f'<tr id="d{number}s{t + 1}" data-changed="{changes}"{data}>'
+            f'<td class="number"><button type="button">{t + 1}</button></td>{cells}</tr>\n'
+        )
+    head = "".join(f"<th>{title}</th>" for title in ("", *columns.values()))
+    return (
+        f'<table class="text"><thead><tr>{head}</tr></thead>\n<tbody>\n{"".join(rows)}</tbody>'
+        "</table>"
+    )
+
+
+def _draw_versions(versions: list[str]) -> dict[str, str]:
+    """A sentence's first and final translation, as they look beside each update."""
+    if len(versions) == 1:
+        return {"final": escape(versions[0])}
+    last = len(versions) - 1
+    pairs = [mark_changes(versions[0], later) for later in versions[1:]]
+    return {
+        name: "".join(
+            f'<span data-update="{number}"{"" if number == last else " hidden"}>{pair[side]}</span>'
+            for number, pair in enumerate(pairs, start=1)
+        )
+        for side, name in enumerate(("first", "final"))
+    }
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Whom one sentence read in one memory."""
+
+    listed: list[tuple[int, float]]
+    """Sentences and their weights, the largest first."""
+    others: int
+    """Sentences with less weight, or none; the sentence itself is not one of them."""
+    rest: float
+    """Their weights together."""
+
+    def to_attributes(self, side: str) -> str:
+        """What the script of the page reads."""
+        listed = " ".join(f"{k + 1}:{weight:.3f}" for k, weight in self.listed)
+        return f' data-{side}="{listed}" data-{side}-rest="{self.others}:{self.rest:.3f}"'
+
+
+def _rank(weights: Float[Tensor, " cell"]) -> _Ranked:
+    ranked = sorted(enumerate(weights.tolist()), key=lambda found: -found[1])
+    listed = [(k, weight) for k, weight in ranked[:_LISTED] if weight >= _SMALLEST]
+    rest = ranked[len(listed) :]
+    return _Ranked(listed, len(rest) - 1, sum(weight for _, weight in rest))
+
+
+def _draw_foremost(side: str, ranked: _Ranked) -> str:
+    shown = ", ".join(f"{k + 1}&nbsp;({weight:.3f})" for k, weight in ranked.listed[:_FOREMOST])
+    return f'<span class="{side}">{shown or "nothing"}</span>'
+
+
+def _draw_maps(translated: TranslatedDocument) -> str:
+    """Both memories, each as a heat map."""
+    return "".join(
+        draw_heat_map(weights, f"{side.title()} memory", side)
+        for side, weights in _memories(translated).items()
+        if weights.any()
+    )
