@@ -27,9 +27,10 @@ from wholedoc.errors import UserError
 from wholedoc.evaluation.experiment import MEMORY_SYSTEMS, Experiment, Job
 from wholedoc.evaluation.results import (
     ResultFiles,
+    make_request,
+    make_requests,
     read_documents,
     read_lines,
-    requests,
     write_lines,
 )
 from wholedoc.evaluation.schedule import ProcessPool, run_jobs
@@ -50,7 +51,7 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
         _write_corpora(experiment)
         done: list[Job] = []
         todo: list[Job] = []
-        for job, request in requests(experiment).items():
+        for job, request in make_requests(experiment).items():
             finished = ResultFiles(experiment.run(job)).read(request) is not None
             (done if finished else todo).append(job)
         say(f"{len(done)} runs are done, {len(todo)} to do, {limit} at a time")
@@ -125,7 +126,7 @@ def _write_corpora(experiment: Experiment) -> None:
 
 def run_job(experiment: Experiment, name: str) -> None:
     """Train a system and translate the test set with it; run again, it goes on."""
-    job, request = next((j, r) for j, r in requests(experiment).items() if j.name == name)
+    job = next(job for job in experiment.jobs() if job.name == name)
     with (experiment.out / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         config = experiment.job_config(job)
@@ -133,6 +134,7 @@ def run_job(experiment: Experiment, name: str) -> None:
         say("translating the test set")
         figures = _translate(experiment, job, config)
         epochs = [line for line in read_log(run.directory) if line["event"] == "epoch"]
+        request = make_request(experiment, job)
         figures |= {"request": request, "epochs": epochs, "peak_rss_mb": peak_rss_mb()}
         results = ResultFiles(run.directory).results
         write_atomically(results, json.dumps(figures, indent=1) + "\n")

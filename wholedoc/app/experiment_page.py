@@ -1,6 +1,5 @@
 """How the report of an experiment is written: one HTML page, Markdown, JSON."""
 
-import html
 import json
 import re
 from collections import Counter
@@ -9,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from wholedoc.app.charts import draw
+from wholedoc.app.page import draw_heat_map, escape, make_page
 from wholedoc.evaluation.cells import LABELS
 from wholedoc.evaluation.examples import Example
 from wholedoc.evaluation.paper import Printed
@@ -120,16 +120,16 @@ def format_html(report: Report) -> str:
     titles = [_heading(block) for block in report.blocks]
     titles.insert(place, "Table 7: Examples")
     contents = "".join(
-        f'<li><a href="#{_anchor(title)}">{html.escape(title)}</a></li>' for title in titles
+        f'<li><a href="#{_anchor(title)}">{escape(title)}</a></li>' for title in titles
     )
-    return _PAGE.format(
-        title=html.escape(report.title),
-        facts=_html_facts(report.facts),
-        failed=_html_failed(report.failed),
-        contents=contents,
-        sections="\n".join(sections),
-        signatures=_html_facts(report.signatures | _missing(report)),
+    body = (
+        f"<h1>{escape(report.title)}</h1>\n{_html_facts(report.facts)}\n"
+        f"{_html_failed(report.failed)}\n<nav><h2>Contents</h2><ol>{contents}</ol></nav>\n"
+        f"{''.join(sections)}\n"
+        '<section id="signatures"><h2>Signatures</h2><p class="note">All that repeats the numbers '
+        f"above.</p>{_html_facts(report.signatures | _missing(report))}</section>"
     )
+    return make_page(report.title, body, style="experiment.css")
 
 
 def _missing(report: Report) -> dict[str, str]:
@@ -141,7 +141,7 @@ def _anchor(title: str) -> str:
 
 
 def _html_facts(facts: dict[str, str]) -> str:
-    rows = (f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items())
+    rows = (f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
     return f"<dl>{''.join(rows)}</dl>"
 
 
@@ -157,7 +157,7 @@ def _html_block(block: Table | Figure) -> str:
         body = _html_table(block)
     else:
         figures = (
-            f"<figure><figcaption>{html.escape(chart.title)}</figcaption>{draw(chart)}</figure>"
+            f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
             for chart in block.charts
         )
         body = f'<div class="charts">{"".join(figures)}</div>'
@@ -165,8 +165,8 @@ def _html_block(block: Table | Figure) -> str:
     if printed:
         printed = f"<details><summary>The paper’s numbers</summary>{printed}</details>"
     return (
-        f'<section id="{_anchor(heading)}"><h2>{html.escape(heading)}</h2>{body}'
-        f'<p class="note">{html.escape(block.note)}</p>{printed}</section>'
+        f'<section id="{_anchor(heading)}"><h2>{escape(heading)}</h2>{body}'
+        f'<p class="note">{escape(block.note)}</p>{printed}</section>'
     )
 
 
@@ -174,11 +174,11 @@ def _html_table(table: Table) -> str:
     head = ""
     if any(group for group, _ in table.columns):
         cells = [
-            f'<th colspan="{len(list(members))}">{html.escape(group)}</th>'
+            f'<th colspan="{len(list(members))}">{escape(group)}</th>'
             for group, members in groupby(table.columns, key=lambda column: column[0])
         ]
         head = f'<tr class="groups"><th></th>{"".join(cells)}</tr>'
-    names = "".join(f"<th>{html.escape(name)}</th>" for _, name in table.columns)
+    names = "".join(f"<th>{escape(name)}</th>" for _, name in table.columns)
     blocks = groupby(table.rows, key=lambda row: row.block)
     bodies = (f"<tbody>{''.join(map(_html_row, rows))}</tbody>" for _, rows in blocks)
     return (
@@ -190,19 +190,19 @@ def _html_table(table: Table) -> str:
 def _html_row(row: Row) -> str:
     cells = (
         f"<td{'' if cell.value is not None else ' class=none'}>"
-        f"{f'<b>{html.escape(cell.text)}</b>' if cell.best else html.escape(cell.text)}</td>"
+        f"{f'<b>{escape(cell.text)}</b>' if cell.best else escape(cell.text)}</td>"
         for cell in row.cells
     )
-    return f"<tr><th>{html.escape(row.label)}</th>{''.join(cells)}</tr>"
+    return f"<tr><th>{escape(row.label)}</th>{''.join(cells)}</tr>"
 
 
 def _html_printed(printed: Printed) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in printed.columns)
+    head = "".join(f"<th>{escape(column)}</th>" for column in printed.columns)
     rows = "".join(
-        f"<tr><th>{html.escape(label)}</th>{''.join(f'<td>{n}</td>' for n in numbers)}</tr>"
+        f"<tr><th>{escape(label)}</th>{''.join(f'<td>{n}</td>' for n in numbers)}</tr>"
         for label, numbers in printed.rows
     )
-    caption = f"<caption>{html.escape(printed.caption)}</caption>" if printed.caption else ""
+    caption = f"<caption>{escape(printed.caption)}</caption>" if printed.caption else ""
     return f'<div class="wide"><table>{caption}<tr><th></th>{head}</tr>{rows}</table></div>'
 
 
@@ -213,22 +213,29 @@ def _html_examples(examples: Sequence[Example]) -> str:
         '<p class="note">Chosen by rule, not by hand as in the paper: of all sentences of the test '
         "set, those whose chrF rises and falls most from S-NMT to the system with both memories. "
         '<mark class="right">Blue</mark> words stand in the reference and not in every '
-        'translation shown, <mark class="wrong">red</mark> ones not in the reference.</p>'
+        'translation shown, <mark class="wrong">red</mark> ones not in the reference. The maps '
+        "show whom each sentence of the document reads in the last pass; the framed row is the "
+        "sentence shown.</p>"
         f"{shown or '<p>No translation differs.</p>'}</section>"
     )
 
 
 def _html_example(example: Example) -> str:
-    rows = [("Source", html.escape(example.src)), ("Target", html.escape(example.trg))]
+    rows = [("Source", escape(example.src)), ("Target", escape(example.trg))]
     everywhere = Counter(_WORD.findall(example.trg.lower()))
     for text in example.translations.values():
         everywhere &= Counter(_WORD.findall(text.lower()))
     for system, text in example.translations.items():
         rows.append((LABELS[system], _marked(text, example.trg, everywhere)))
-    body = "".join(f"<tr><th>{html.escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
+    body = "".join(f"<tr><th>{escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
+    maps = "".join(
+        draw_heat_map(weights, f"{side.capitalize()} memory", side, example.sentence)
+        for side, weights in example.weights.items()
+    )
     return (
-        f"<h3>{html.escape(_choice(example))}</h3>"
+        f"<h3>{escape(_choice(example))}</h3>"
         f'<div class="wide"><table class="example">{body}</table></div>'
+        f'<div class="maps">{maps}</div>'
     )
 
 
@@ -237,7 +244,7 @@ def _marked(text: str, reference: str, everywhere: Counter[str]) -> str:
     known = Counter(_WORD.findall(reference.lower()))
     pieces = []
     for piece in _WORD.findall(text):
-        word, shown = piece.lower(), html.escape(piece)
+        word, shown = piece.lower(), escape(piece)
         if not piece.strip() or not (piece[0].isalnum() or piece.strip() not in ".,;:!?"):
             pieces.append(shown)
         elif not known[word]:
@@ -247,64 +254,3 @@ def _marked(text: str, reference: str, everywhere: Counter[str]) -> str:
         else:
             pieces.append(shown)
     return "".join(pieces)
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-  body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 68rem;
-         padding: 0 1rem; color: #1b1f24; background: #fff; }}
-  h1 {{ margin-bottom: .2rem; }}
-  h2 {{ font-size: 1.2rem; margin: 0 0 .5rem; }}
-  h3 {{ font-size: 1rem; font-weight: 600; margin: 1.2rem 0 .3rem; }}
-  section {{ margin: 2.2rem 0; }}
-  dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0; }}
-  dt {{ color: #57606a; }} dd {{ margin: 0; overflow-wrap: anywhere; }}
-  nav ol {{ columns: 2; padding-left: 1.2rem; margin: 0; }}
-  .wide {{ overflow-x: auto; }}
-  table {{ border-collapse: collapse; }}
-  th, td {{ padding: .25rem .8rem; text-align: right; font-variant-numeric: tabular-nums;
-         white-space: nowrap; }}
-  tr > th:first-child {{ text-align: left; font-weight: 500; padding-left: 0; }}
-  thead th {{ font-weight: 600; border-bottom: 1px solid #1b1f24; }}
-  thead .groups th {{ border-bottom: 0; text-align: center; }}
-  thead .groups th + th {{ border-bottom: 1px solid #d8dee4; }}
-  tbody + tbody tr:first-child > * {{ border-top: 1px solid #1b1f24; }}
-  section > .wide > table {{ border-top: 2px solid #1b1f24; border-bottom: 2px solid #1b1f24; }}
-  td.none {{ color: #8b949e; }}
-  .note {{ color: #57606a; max-width: 52rem; margin: .5rem 0; }}
-  details {{ margin: .4rem 0; color: #57606a; font-size: .87rem; }}
-  summary {{ cursor: pointer; }}
-  caption {{ text-align: left; padding-top: .5rem; }}
-  .charts {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr));
-         gap: 1rem; }}
-  figure {{ margin: 0; }}
-  figcaption {{ font-weight: 600; }}
-  svg {{ width: 100%; max-width: 34rem; height: auto; font: 11px system-ui, sans-serif; }}
-  svg text {{ fill: currentColor; }} svg .grid {{ stroke: #d8dee4; }}
-  .legend span {{ display: inline-block; margin-right: 1rem; font-size: .85rem; }}
-  .legend i {{ display: inline-block; width: 1.6em; vertical-align: middle;
-         margin-right: .35em; }}
-  .example th, .example td {{ text-align: left; white-space: normal; vertical-align: top; }}
-  mark {{ background: none; font-weight: 600; }}
-  mark.right {{ color: #0b57b0; }}
-  mark.wrong {{ color: #b3261e; }}
-  .failed {{ border-left: 4px solid #b3261e; padding: .2rem 1rem; margin: 1.5rem 0; }}
-  @media print {{
-    body {{ margin: 0; max-width: none; font-size: 11px; }}
-    section, figure, tr {{ break-inside: avoid; }}
-    nav {{ display: none; }}
-  }}
-</style>
-<h1>{title}</h1>
-{facts}
-{failed}
-<nav><h2>Contents</h2><ol>{contents}</ol></nav>
-{sections}
-<section id="signatures"><h2>Signatures</h2>
-<p class="note">All that repeats the numbers above.</p>{signatures}</section>
-</html>
-"""

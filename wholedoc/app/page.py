@@ -45,9 +45,12 @@ def make_table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "
     return f"{opening}<thead><tr>{titles}</tr></thead>\n<tbody>\n{body}</tbody></table>"
 
 
-def draw_heat_map(weights: Float[Tensor, "reader read"], label: str, kind: str = "") -> str:
+def draw_heat_map(
+    weights: Float[Tensor, "reader read"], label: str, kind: str = "", row: int | None = None
+) -> str:
     """Weights as coloured squares, a row for each sentence that reads; ``kind`` is its class.
 
+    The frame around a row is shown at ``row``, or left to a script.
     Beyond a hundred sentences a square is the mean over a block of them, and the caption says so.
     """
     readers, read = weights.shape
@@ -65,12 +68,13 @@ def draw_heat_map(weights: Float[Tensor, "reader read"], label: str, kind: str =
             f" Each square is the mean over {block} × {block} sentences, "
             f"since there are {max(readers, read):,}."
         )
+    frame = 'visibility="hidden"' if row is None else f'y="{row // block}"'
     box = f"{-margin:.3f} {-margin:.3f} {width + margin:.3f} {height + margin:.3f}"
     return (
         f'<figure class="map {kind}"><svg viewBox="{box}" data-block="{block}" role="img" '
         f'aria-label="{escape(label)}"><rect class="frame" width="{width}" height="{height}"/>'
         f"{_shade(squares, largest)}{_ticks(readers, read, block, margin)}"
-        f'<rect class="row" width="{width}" height="1" visibility="hidden"/></svg>'
+        f'<rect class="row" width="{width}" height="1" {frame}/></svg>'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 

@@ -9,8 +9,9 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.evaluation.experiment import Experiment, Job, SystemName
 from wholedoc.files import write_atomically
+
+Request = dict[str, Any]
+Digest = Callable[[CorpusFiles], str | None]
 
 
 class ResultFiles:
@@ -37,7 +41,7 @@ class ResultFiles:
         """The translations after a pass."""
         return self.directory / f"pass-{number}.txt"
 
-    def read(self, request: dict[str, Any]) -> dict[str, Any] | None:
+    def read(self, request: Request) -> dict[str, Any] | None:
         """The results, if they are what is asked for."""
         if not self.results.exists():
             return None
@@ -45,25 +49,22 @@ class ResultFiles:
         return found if found["request"] == request else None
 
 
-def requests(experiment: Experiment) -> dict[Job, dict[str, Any]]:
-    """All that the results of each job depend on; others are not its results."""
-    digests: dict[CorpusFiles, str | None] = {}
-    found = {}
-    for job in experiment.jobs():
-        config = experiment.job_config(job)
-        for files in (config.data.train, config.data.dev, config.data.test, config.data.extra):
-            if files not in digests:
-                digests[files] = fingerprint(files)
-        found[job] = {
-            "config": config.to_dict(),
-            "passes": experiment.config.passes,
-            "shuffled": experiment.config.shuffled,
-            "dev": digests[config.data.dev],
-            "extra": digests[config.data.extra],
-            "test": digests[config.data.test],
-            "train": digests[config.data.train],
-        }
-    return found
+def make_request(experiment: Experiment, job: Job, digest: Digest = fingerprint) -> Request:
+    """All that the results of a job depend on; what was made from anything else is not its."""
+    config = experiment.job_config(job)
+    sets = ("train", "dev", "test", "extra")
+    return {
+        "config": config.to_dict(),
+        "passes": experiment.config.passes,
+        "shuffled": experiment.config.shuffled,
+        **{name: digest(getattr(config.data, name)) for name in sets},
+    }
+
+
+def make_requests(experiment: Experiment) -> dict[Job, Request]:
+    """The requests of all jobs; each file is read once."""
+    digest = cache(fingerprint)
+    return {job: make_request(experiment, job, digest) for job in experiment.jobs()}
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def read_documents(config: Config) -> list[Document]:
 def load_results(experiment: Experiment) -> Results:
     """Read what is on disk."""
     runs = {}
-    asked = requests(experiment)
+    asked = make_requests(experiment)
     for job, request in asked.items():
         files = ResultFiles(experiment.run(job))
         figures = files.read(request)

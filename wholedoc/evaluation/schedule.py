@@ -107,7 +107,8 @@ class ProcessPool:
         self.logs = logs
         self.running: dict[str, ForkServerProcess] = {}
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload([preload])
+        # Making an optimiser imports the latter, which takes even longer than torch itself.
+        self.context.set_forkserver_preload([preload, "torch._dynamo"])
 
     def start(self, name: str) -> None:
         """Begin a job: ``target(name)`` in a process of its own."""
