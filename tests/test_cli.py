@@ -23,7 +23,17 @@ import wholedoc.cli
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = {"stats", "synth", "train", "translate", "score", "evaluate", "params", "demo", "experiment"}
+COMMANDS = {
+    "stats",
+    "synth",
+    "train",
+    "translate",
+    "score",
+    "evaluate",
+    "params",
+    "demo",
+    "experiment",
+}
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,8 @@ def test_every_run_leaves_its_translations(finished: Experiment, results: Result
         assert [len(found) for found in run.passes] == [lines] * count
         assert (run.shuffled is not None) == (job.system in MEMORY_SYSTEMS)
         assert run.translations == run.passes[0 if job.system == "s-nmt" else 1]
-        memories = {"src": {"source"}, "trg": {"target"}, "both": {"source", "target"}}
+        memories = {"src": {"source"}, "both": {"source", "target"}}
+        memories |= {"trg": {"target"}, "prevtrg": {"target"}}
         sides = memories.get(job.system.partition("-")[0], set())
         assert run.document_weights(0).keys() == sides
         assert run.passes[0] == results.runs[Job("s-nmt", job.seed, job.larger)].passes[0]
