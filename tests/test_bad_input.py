@@ -772,7 +772,14 @@ def baseline_that_is_not_there(at: Place) -> Bad:
 def boundary_that_an_output_lacks(at: Place) -> Bad:
     command = evaluate(at, "--sys", "one=out")
     at.write("ref", "a b\n<d>\ne\n")
-    return command, "out:2: a document boundary that only ref has", "--doc"
+    return command, "out:2: no document boundary, where ref has one", "--doc"
+
+
+@case
+def references_of_boundaries_only(at: Place) -> Bad:
+    command = evaluate(at, "--sys", "one=ref")
+    at.write("ref", "<d>\n<d>\n")
+    return command, "ref: holds no sentence"
 
 
 @case

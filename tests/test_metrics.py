@@ -231,7 +231,8 @@ def test_meteor_counts_all_outputs_in_one_run(monkeypatch: pytest.MonkeyPatch) -
             1,
             "METEOR failed: Unknown language (et)",
         ),
-        (PRINTED, "", 0, "METEOR failed: it said nothing"),  # four rows for two lines
+        (PRINTED, "", 0, "it does not print what METEOR 1.5 prints"),  # four rows for two lines
+        ("so many words\n" * 2, "", 0, "it does not print what METEOR 1.5 prints"),
     ],
 )
 def test_why_meteor_failed(

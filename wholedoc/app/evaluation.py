@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from wholedoc.corpus.readers import read_source_lines
+from wholedoc.corpus.readers import SourceText, read_source_lines
 from wholedoc.corpus.readers.alignment import NamedLines, align_lines
 from wholedoc.corpus.readers.inputs import marker_of
 from wholedoc.errors import UserError
@@ -15,7 +15,6 @@ from wholedoc.evaluation.metrics import EvaluationSet, Unit
 from wholedoc.evaluation.significance import TESTS
 
 _LEVELS = ((0.01, "**"), (0.05, "*"))
-_MARKERS = "marker-lines"
 
 Outputs = dict[str, list[Sequence[str]]]
 
@@ -35,10 +34,9 @@ def read_evaluation(
     lines = list(align_lines(*streams, fix=fix))
     text = read_source_lines(ref, doc)
     sizes = [len(lines)]
-    if doc or text.boundaries == _MARKERS:
+    if doc or text.boundaries == "marker-lines":
         sizes = [len(document.sentences) for document in text.documents]
-    if not doc and text.boundaries == _MARKERS:
-        lines = _drop_markers(lines, paths)
+        lines = _drop_markers(lines, text, paths)
     columns = list(zip(*lines, strict=True))
     systems: Outputs = {}
     for (name, _), column in zip(named, columns[-len(named) :], strict=True):
@@ -55,29 +53,30 @@ def _parse_output(output: str) -> tuple[str, str]:
     return name, file
 
 
-def _drop_markers(lines: Sequence[tuple[str, ...]], paths: Sequence[str]) -> list[tuple[str, ...]]:
-    """The lines that are sentences; boundaries have to be the same in all files."""
-    kept = []
-    for number, row in enumerate(lines, start=1):
-        markers = [marker_of(line) for line in row]
-        if len(set(markers)) > 1:
-            other = next(i for i, marker in enumerate(markers) if marker != markers[0])
-            raise UserError(
-                f"a document boundary that only {paths[other if markers[other] else 0]} has",
-                where=f"{paths[0 if markers[other] else other]}:{number}",
-                fix="put it into all files, or into none and give --doc",
-            )
-        if not markers[0]:
-            kept.append(row)
-    return kept
+def _drop_markers(
+    lines: Sequence[tuple[str, ...]], ref: SourceText, paths: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The lines that are sentences of the references; other files have the same boundaries."""
+    sentences = {sentence.index for document in ref.documents for sentence in document.sentences}
+    for number in set(range(len(lines))) - sentences:
+        for path, line in zip(paths, lines[number], strict=True):
+            if marker_of(line) != marker_of(lines[number][0]):
+                raise UserError(
+                    f"no document boundary, where {paths[0]} has one",
+                    where=f"{path}:{number + 1}",
+                    fix="put it into all files, or into none and give --doc",
+                )
+    if not sentences:
+        raise UserError("holds no sentence", where=paths[0], fix="give the references")
+    return [lines[index] for index in sorted(sentences)]
 
 
 def print_comparison(comparison: Comparison) -> None:
     """A row per system, tests against the baseline, and what the numbers depend on."""
     console = Console(highlight=False)
-    console.print(_score_table(comparison))
+    console.print(_score_table(comparison), "")
     if len(comparison.systems) > 1:
-        console.print(_test_table(comparison))
+        console.print(_test_table(comparison), "")
     for note in _remarks(comparison):
         console.print(note, soft_wrap=True, markup=False)
 
@@ -120,7 +119,7 @@ def _marked_unit(comparison: Comparison) -> Unit:
 def _test_table(comparison: Comparison) -> Table:
     """The p-values of what each metric is known for."""
     table = Table(f"against {comparison.baseline}", "", box=None, padding=(0, 1, 0, 0))
-    table.add_column("difference", justify="right")
+    table.add_column("Δ", justify="right")
     for test in TESTS:
         for unit in UNITS:
             table.add_column(f"{test}\n{unit}s, p", justify="right", no_wrap=True)

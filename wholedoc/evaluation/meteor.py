@@ -88,16 +88,23 @@ class MeteorJar:
                 text = "".join(line.replace("\r", " ") + "\n" for line in lines)
                 file.write_text(text, encoding="utf-8", newline="\n")
             done = self._run(output, reference, "-ssOut")
-        rows = [[float(value) for value in line.split()] for line in done.stdout.splitlines()]
+        try:
+            rows = [[float(value) for value in line.split()] for line in done.stdout.splitlines()]
+        except ValueError:  # not the program it is taken for
+            rows = []
         if done.returncode or [len(row) for row in rows] != [STATISTICS] * len(outputs):
             raise UnavailableError(_reason(done.stderr))
         return rows
 
+    def command(self, output: Path, reference: Path, *options: str) -> list[str]:
+        """What runs the jar on two files."""
+        java = [str(self._java), _MEMORY, "-Dfile.encoding=UTF-8", "-jar", str(self._jar)]
+        return [*java, str(output), str(reference), "-l", self._lang, "-norm", *options]
+
     def _run(
         self, output: Path, reference: Path, *options: str
     ) -> subprocess.CompletedProcess[str]:
-        command = [str(self._java), _MEMORY, "-Dfile.encoding=UTF-8", "-jar", str(self._jar)]
-        command += [str(output), str(reference), "-l", self._lang, "-norm", *options]
+        command = self.command(output, reference, *options)
         return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 
 
@@ -122,4 +129,4 @@ def _reason(errors: str) -> str:
     """The fault that the jar names, without Java's words around it."""
     lines = [line for line in errors.splitlines() if line.strip() and not line.startswith("\t")]
     fault = _FAULT.match(lines[-1]) if lines else None
-    return f"METEOR failed: {fault[1] if fault else 'it said nothing'}"
+    return f"METEOR failed: {fault[1] if fault else 'it does not print what METEOR 1.5 prints'}"
