@@ -38,8 +38,10 @@ def of_another(system: System, d: int, other: int, t: int, states: dict[int, Ten
     return model.read(summary, torch.tensor([t]), cells, last_states, (), states[d][t : t + 1])
 
 
-@pytest.mark.parametrize("memory", ["given", "generated"])
-@pytest.mark.parametrize(("fusion", "name"), VARIANTS)
+@pytest.mark.parametrize(
+    ("fusion", "name", "memory"),
+    [*((*variant, "given") for variant in VARIANTS), ("context", "both", "generated")],
+)
 def test_every_condition_equals_a_slow_score(fusion: str, name: str, memory: str) -> None:
     system = make_system(fusion, name)
     found = score_context(system, DOCUMENTS, TARGETS, TOKENS, memory)

@@ -319,7 +319,13 @@ def test_without_updates_only_a_first_pass_may_have_read(
     found = explain(KINDS["both"][0], search, "the dog .\na house .\n", tmp_path / "page.html")
     assert found.count("<figure") == maps
     assert ("no update followed the first pass" in found) == (maps == 0)
-    assert "<th>translation</th>" in found
+    assert '<th class="final">translation</th>' in found
+
+
+def test_a_local_context_is_read_by_a_first_pass_of_the_document_model(tmp_path: Path) -> None:
+    search = replace(SEARCH, passes=0, first_pass="document")
+    for context, says in (("wang2017", "up to three"), ("prevtrg", "no update followed")):
+        assert says in explain(KINDS[context][0], search, "dog\ndog\n", tmp_path / "page.html")
 
 
 def test_a_long_document_stays_whole(tmp_path: Path) -> None:

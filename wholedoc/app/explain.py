@@ -112,10 +112,11 @@ class Explanation:
         memories = _memories(translated)
         if not self.reads_document:
             return "Nothing was read: this model translates each sentence by itself."
-        if not memories and len(translated.history) == 1:
-            return "Nothing was read: no update followed the first pass, which reads no document."
-        if not memories:
+        by_document = len(translated.history) > 1 or self.search.first_pass == "document"
+        if not memories and by_document and self.config.context in _WITHOUT_WEIGHTS:
             return _WITHOUT_WEIGHTS[self.config.context]
+        if not memories:
+            return "Nothing was read: no update followed the first pass, which read nothing."
         if not any(weights.any() for weights in memories.values()):
             return "Nothing was read: no sentence has another one to read in this document."
         sides = " and the ".join(f'<b class="{side}">{side}</b> memory' for side in memories)
@@ -212,10 +213,10 @@ def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocumen
             f'<tr id="d{number}s{t + 1}" data-changed="{changes}"{data}>'
             f'<td class="number"><button type="button">{t + 1}</button></td>{cells}</tr>\n'
         )
-    head = "".join(f"<th>{title}</th>" for title in ("", *columns.values()))
+    head = "".join(f'<th class="{name}">{title}</th>' for name, title in columns.items())
     return (
-        f'<table class="text"><thead><tr>{head}</tr></thead>\n<tbody>\n{"".join(rows)}</tbody>'
-        "</table>"
+        f'<table class="text"><thead><tr><th></th>{head}</tr></thead>\n'
+        f"<tbody>\n{''.join(rows)}</tbody></table>"
     )
 
 

@@ -108,6 +108,9 @@ function compare(section, update) {
     text.hidden = text.dataset.update !== update;
   }
   section.dataset.shown = update;
+  const title = update === section.dataset.last ? "final" : `update ${update}`;
+  section.querySelector("th.final").textContent = title;
+  for (const cell of section.querySelectorAll("td.final")) cell.dataset.title = title;
   hideUnchanged(section);
 }
 
