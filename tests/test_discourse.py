@@ -171,6 +171,12 @@ def test_repetition_and_unknown_words(
     assert total.unknowns == Unknowns(*unknowns)
 
 
+def test_names_that_every_document_has_are_none() -> None:
+    reference = ["see Mr Ann and Mr Ann"] + ["see Mr and Mr"] * 9
+    measure = Discourse(["x"] * 10, reference, [1] * 10, splitters=(splitter("et"), ENGLISH))
+    assert measure.measure(reference).total.names == Repetition(cases=2, kept=2)
+
+
 def test_rates_of_repetition_and_unknown_words() -> None:
     assert Repetition(32, 22).rates() == {"recall": 22 / 32}
     assert list(Unknowns(4, 2, 3).rates().values()) == [3 / 4, 2 / 4]
