@@ -33,7 +33,14 @@ def test_raw_and_tokenised_text_are_split_alike() -> None:
 
 def test_words_that_start_a_sentence_are_known() -> None:
     words = PLAIN.split('Mr Smith said: "We go. They - Ann and I - stay (Or not)."')
-    assert [word.form for word in words if word.initial] == ["Mr", "We", "They", "Ann", "stay", "Or"]
+    assert [word.form for word in words if word.initial] == [
+        "Mr",
+        "We",
+        "They",
+        "Ann",
+        "stay",
+        "Or",
+    ]
 
 
 @pytest.mark.parametrize(

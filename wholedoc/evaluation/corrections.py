@@ -77,7 +77,7 @@ def count_corrections(
         all=count(lemmas),
         content=count(lemma for lemma in lemmas if lemma in content),
         pronouns=count(pronouns),
-        names=count(lemma for lemma in lemmas if lemma in names and lemma not in pronouns),
+        names=count(lemma for lemma in lemmas if lemma in names),
     )
 
 

@@ -135,7 +135,7 @@ class Discourse:
         ]
         self.signature = (
             f"src:{self._src_splitter.signature}|trg:{self._trg_splitter.signature}"
-            f"|{SIGNATURE}|more:{len(more)}"
+            f"|{SIGNATURE}|content:ridf.1|more:{len(more)}"
         )
 
     def measure(self, output: Sequence[str]) -> DiscourseScores:
