@@ -2,21 +2,20 @@
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 from pathlib import Path
 
 from wholedoc.app.charts import draw
 from wholedoc.app.page import draw_heat_map, escape, make_page
 from wholedoc.evaluation.cells import LABELS
-from wholedoc.evaluation.examples import Example
+from wholedoc.evaluation.examples import Example, Examples
 from wholedoc.evaluation.paper import Printed
-from wholedoc.evaluation.report import Report
+from wholedoc.evaluation.report import Block, Report
 from wholedoc.evaluation.tables import Figure, Row, Table
 from wholedoc.files import write_atomically
 
-_WORD = re.compile(r"\w+|\W+")
+_PIECE = re.compile(r"\w+|\W+")
 
 
 def write_reports(report: Report, out: Path) -> list[Path]:
@@ -38,21 +37,20 @@ def format_markdown(report: Report) -> str:
         parts += ["## Failed runs", _bullets(report.failed)]
     for block in report.blocks:
         parts.append(f"## {_heading(block)}")
-        if isinstance(block, Table):
-            parts.append(_markdown_table(block))
+        if isinstance(block, Examples):
+            parts += [block.note, *map(_markdown_example, block.chosen)]
         else:
-            parts += [_markdown_points(block)]
-        parts.append(block.note)
-        parts += [_markdown_printed(printed) for printed in block.printed]
-    parts += ["## Table 7: Examples", *(_markdown_example(e) for e in report.examples)]
+            found = _markdown_table(block) if isinstance(block, Table) else _markdown_points(block)
+            parts.append(found)
+            parts += [block.note, *map(_markdown_printed, block.printed)]
     parts += ["## Signatures", _bullets(report.signatures)]
     if report.missing:
         parts += ["## Missing measures", _bullets(report.missing)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _heading(block: Table | Figure) -> str:
-    return f"{block.name}: {block.title}" if block.title else block.name
+def _heading(block: Block) -> str:
+    return f"{block.name}: {block.title}"
 
 
 def _bullets(values: dict[str, str]) -> str:
@@ -114,13 +112,9 @@ def _choice(example: Example) -> str:
 def format_html(report: Report) -> str:
     """The report as one page that needs nothing else."""
     sections = [_html_block(block) for block in report.blocks]
-    # Table 7 stands after the other tables and figures of the paper.
-    place = 1 + [block.name for block in report.blocks].index("Figure 3")
-    sections.insert(place, _html_examples(report.examples))
-    titles = [_heading(block) for block in report.blocks]
-    titles.insert(place, "Table 7: Examples")
     contents = "".join(
-        f'<li><a href="#{_anchor(title)}">{escape(title)}</a></li>' for title in titles
+        f'<li><a href="#{_anchor(block)}">{escape(_heading(block))}</a></li>'
+        for block in report.blocks
     )
     body = (
         f"<h1>{escape(report.title)}</h1>\n{_html_facts(report.facts)}\n"
@@ -136,8 +130,8 @@ def _missing(report: Report) -> dict[str, str]:
     return {name: f"missing: {reason}" for name, reason in report.missing.items()}
 
 
-def _anchor(title: str) -> str:
-    return re.sub(r"\W+", "-", title.partition(":")[0].lower()).strip("-")
+def _anchor(block: Block) -> str:
+    return block.name.lower().replace(" ", "-")
 
 
 def _html_facts(facts: dict[str, str]) -> str:
@@ -151,23 +145,25 @@ def _html_failed(failed: dict[str, str]) -> str:
     return f'<div class="failed"><h2>Failed runs</h2>{_html_facts(failed)}</div>'
 
 
-def _html_block(block: Table | Figure) -> str:
-    heading = _heading(block)
-    if isinstance(block, Table):
-        body = _html_table(block)
+def _html_block(block: Block) -> str:
+    note = f'<p class="note">{escape(block.note)}</p>'
+    if isinstance(block, Examples):
+        body = note + _html_examples(block.chosen)
     else:
-        figures = (
-            f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
-            for chart in block.charts
-        )
-        body = f'<div class="charts">{"".join(figures)}</div>'
-    printed = "".join(_html_printed(table) for table in block.printed)
-    if printed:
-        printed = f"<details><summary>The paper’s numbers</summary>{printed}</details>"
-    return (
-        f'<section id="{_anchor(heading)}"><h2>{escape(heading)}</h2>{body}'
-        f'<p class="note">{escape(block.note)}</p>{printed}</section>'
+        body = _html_table(block) if isinstance(block, Table) else _html_figure(block)
+        body += note
+        if block.printed:
+            printed = "".join(_html_printed(table) for table in block.printed)
+            body += f"<details><summary>The paper’s numbers</summary>{printed}</details>"
+    return f'<section id="{_anchor(block)}"><h2>{escape(_heading(block))}</h2>{body}</section>'
+
+
+def _html_figure(figure: Figure) -> str:
+    charts = (
+        f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
+        for chart in figure.charts
     )
+    return f'<div class="charts">{"".join(charts)}</div>'
 
 
 def _html_table(table: Table) -> str:
@@ -207,24 +203,19 @@ def _html_printed(printed: Printed) -> str:
 
 
 def _html_examples(examples: Sequence[Example]) -> str:
-    shown = "".join(_html_example(example) for example in examples)
+    if not examples:
+        return "<p>No translation differs.</p>"
     return (
-        '<section id="table-7"><h2>Table 7: Examples</h2>'
-        '<p class="note">Chosen by rule, not by hand as in the paper: of all sentences of the test '
-        "set, those whose chrF rises and falls most from S-NMT to the system with both memories. "
-        '<mark class="right">Blue</mark> words stand in the reference and not in every '
-        'translation shown, <mark class="wrong">red</mark> ones not in the reference. The maps '
-        "show whom each sentence of the document reads in the last pass; the framed row is the "
-        "sentence shown.</p>"
-        f"{shown or '<p>No translation differs.</p>'}</section>"
+        '<p class="note"><mark class="right">Blue</mark> words stand in the reference and not in '
+        'every translation shown, <mark class="wrong">red</mark> ones not in the reference. The '
+        "maps show whom each sentence of the document reads in the last pass; the framed row is "
+        f"the sentence shown.</p>{''.join(map(_html_example, examples))}"
     )
 
 
 def _html_example(example: Example) -> str:
     rows = [("Source", escape(example.src)), ("Target", escape(example.trg))]
-    everywhere = Counter(_WORD.findall(example.trg.lower()))
-    for text in example.translations.values():
-        everywhere &= Counter(_WORD.findall(text.lower()))
+    everywhere = _words(example.trg).intersection(*map(_words, example.translations.values()))
     for system, text in example.translations.items():
         rows.append((LABELS[system], _marked(text, example.trg, everywhere)))
     body = "".join(f"<tr><th>{escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
@@ -239,18 +230,19 @@ def _html_example(example: Example) -> str:
     )
 
 
-def _marked(text: str, reference: str, everywhere: Counter[str]) -> str:
+def _marked(text: str, reference: str, everywhere: Set[str]) -> str:
     """A translation with the words marked that tell it from the reference and from others."""
-    known = Counter(_WORD.findall(reference.lower()))
+    known = _words(reference)
     pieces = []
-    for piece in _WORD.findall(text):
+    for piece in _PIECE.findall(text):
         word, shown = piece.lower(), escape(piece)
-        if not piece.strip() or not (piece[0].isalnum() or piece.strip() not in ".,;:!?"):
+        if not piece[0].isalnum() or word in everywhere:
             pieces.append(shown)
-        elif not known[word]:
-            pieces.append(f'<mark class="wrong">{shown}</mark>')
-        elif not everywhere[word]:
-            pieces.append(f'<mark class="right">{shown}</mark>')
         else:
-            pieces.append(shown)
+            kind = "right" if word in known else "wrong"
+            pieces.append(f'<mark class="{kind}">{shown}</mark>')
     return "".join(pieces)
+
+
+def _words(text: str) -> set[str]:
+    return set(_PIECE.findall(text.lower()))

@@ -8,8 +8,11 @@ from wholedoc.evaluation.results import Results
 from wholedoc.evaluation.scores import Entry, Scores
 from wholedoc.evaluation.tables import Cell, Row
 
-FUSIONS = {"context": "Memory-to-Context", "output": "Memory-to-Output"}
 MEMORIES = ("src", "trg", "both")
+FUSIONS: dict[str, dict[str, SystemName]] = {
+    "Memory-to-Context": {"src": "src-context", "trg": "trg-context", "both": "both-context"},
+    "Memory-to-Output": {"src": "src-output", "trg": "trg-output", "both": "both-output"},
+}
 LABELS: dict[SystemName, str] = {
     "s-nmt": "S-NMT",
     "src-context": "+src mem, to context",

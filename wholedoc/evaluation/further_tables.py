@@ -61,12 +61,11 @@ def artificial_table(make: CellMaker, key: Path) -> Table:
 def discourse_table(make: CellMaker) -> Table:
     """The paper's output analysis, counted instead of looked at."""
     data = make.results.config.data
-    languages = (data.src_language, data.trg_language or make.scores.data.lang)
     test = Discourse(
         make.results.sources,
         make.results.references,
         make.results.sizes,
-        splitters=(Splitter(languages[0]), Splitter(languages[1])),
+        splitters=(Splitter(data.src_language), Splitter(data.trg_language)),
     )
     rows = [
         Row(LABELS[system], _discourse_cells(make, test, system)) for system in make.config.systems
@@ -157,7 +156,7 @@ def distance_figure(make: CellMaker) -> Figure:
                 series.append(Series(LABELS[system], points, COLOURS[system], dashed))
                 uniform = read[0]["uniform_distances"]
         if series:
-            series.append(Series("all others alike", _distances([uniform])))
+            series.insert(0, Series("all others alike", _distances([uniform])))
             title = f"{side.capitalize()} memory"
             charts.append(Chart("lines", title, "distance", "weight, %", tuple(series)))
     return Figure(
@@ -197,9 +196,8 @@ def learning_figure(make: CellMaker) -> Figure:
         for n, run in enumerate(make.results.of(BASELINE))
     ]
     charts = [Chart("lines", "Stage 1", "epoch", "dev perplexity", tuple(first))]
-    groups: dict[str, list[SystemName]] = {
-        f"Stage 2, {title}": [s for s in MEMORY_SYSTEMS if s.endswith(fusion)]
-        for fusion, title in FUSIONS.items()
+    groups: dict[str, Sequence[SystemName]] = {
+        f"Stage 2, {title}": tuple(systems.values()) for title, systems in FUSIONS.items()
     }
     groups["Stage 2, local context"] = ["jean2017", "wang2017", "prevtrg"]
     for title, systems in groups.items():

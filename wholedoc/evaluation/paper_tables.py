@@ -1,6 +1,6 @@
 """The tables and figures of the paper, filled by an experiment."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from wholedoc.corpus.filters import Filters
 from wholedoc.corpus.readers import read_corpus
@@ -16,7 +16,7 @@ from wholedoc.evaluation.cells import (
     CellMaker,
     count_cell,
 )
-from wholedoc.evaluation.experiment import BASELINE, MEMORY_SYSTEMS, Job, SystemName
+from wholedoc.evaluation.experiment import BASELINE, Job, SystemName
 from wholedoc.evaluation.scores import Entry
 from wholedoc.evaluation.tables import Cell, Chart, Figure, Row, Series, Table, mark_best
 
@@ -71,13 +71,16 @@ def _vocabulary(make: CellMaker) -> tuple[Cell, Cell]:
 def main_table(make: CellMaker) -> Table:
     """Table 2, and the controls."""
     against: dict[str, SystemName] = {"†": BASELINE, "‡": "more"}
-    rows = [_fused(make, "S-NMT", lambda _: Entry(BASELINE))]
-    rows += [_fused(make, f"+{m}", _memory(m), against) for m in MEMORIES]
+    rows = [_fused(make, "S-NMT", [Entry(BASELINE)] * 2)]
+    for memory in MEMORIES:
+        entries = [Entry(systems[memory]) for systems in FUSIONS.values()]
+        rows.append(_fused(make, f"+{memory}", entries, against))
     rows = mark_best(rows, range(4))
-    rows.append(_fused(make, "S-NMT, more training", lambda _: Entry("more"), block=1))
-    if make.config.shuffled:
-        rows += [_fused(make, f"+{m}, shuffled", _memory(m, True), block=1) for m in MEMORIES]
-    columns = [(fusion, metric) for fusion in FUSIONS.values() for metric in ("BLEU", "METEOR")]
+    rows.append(_fused(make, "S-NMT, more training", [Entry("more")] * 2, block=1))
+    for memory in MEMORIES if make.config.shuffled else ():
+        entries = [Entry(systems[memory], "shuffled") for systems in FUSIONS.values()]
+        rows.append(_fused(make, f"+{memory}, shuffled", entries, block=1))
+    columns = [(fusion, metric) for fusion in FUSIONS for metric in ("BLEU", "METEOR")]
     return Table(
         "Table 2",
         "The sentence model and the memories",
@@ -93,15 +96,13 @@ def main_table(make: CellMaker) -> Table:
 def _fused(
     make: CellMaker,
     label: str,
-    entry: Callable[[str], Entry],
+    entries: Sequence[Entry],
     against: dict[str, SystemName] | None = None,
     block: int = 0,
 ) -> Row:
     """A row with BLEU and METEOR of a system in both fusions."""
-    halves = [
-        make.scored(label, entry(fusion), ("bleu", "meteor"), against, block) for fusion in FUSIONS
-    ]
-    return Row(label, (*halves[0].cells, *halves[1].cells), block)
+    rows = [make.scored(label, entry, ("bleu", "meteor"), against, block) for entry in entries]
+    return Row(label, tuple(cell for row in rows for cell in row.cells), block)
 
 
 def parameter_table(make: CellMaker) -> Table:
@@ -119,15 +120,15 @@ def parameter_table(make: CellMaker) -> Table:
 
     rows = [Row("S-NMT", (cell(BASELINE),) * 2)]
     rows += [
-        Row(label, tuple(cell(_memory(m)(fusion).system) for fusion in FUSIONS))
-        for m, label in zip(MEMORIES, ("+src mem", "+trg mem", "+both mems"), strict=True)
+        Row(label, tuple(cell(systems[memory]) for systems in FUSIONS.values()))
+        for memory, label in zip(MEMORIES, ("+src mem", "+trg mem", "+both mems"), strict=True)
     ]
     local: tuple[SystemName, ...] = ("jean2017", "wang2017", "prevtrg")
     rows += [Row(LABELS[system], (cell(system), NONE), 1) for system in local]
     return Table(
         "Table 3",
         f"Parameters, in {'thousands' if small else 'millions'}",
-        tuple(("", fusion) for fusion in FUSIONS.values()),
+        tuple(("", fusion) for fusion in FUSIONS),
         tuple(rows),
         "Trainable ones; the frozen language models behind the source memory do not count. "
         "The baselines below the rule, which the paper does not list, add to the decoder's "
@@ -215,12 +216,11 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
     """Figure 3."""
     metric = "meteor" if make.scores.measured(Entry(BASELINE), "meteor") else "bleu"
     charts = []
-    for fusion, title in FUSIONS.items() if make.config.has_larger else ():
-        entries = {"S-NMT": Entry(BASELINE)}
-        entries |= {f"S-NMT+{m}": _memory(m)(fusion) for m in MEMORIES}
+    for title, fused in FUSIONS.items() if make.config.has_larger else ():
+        systems = {"S-NMT": BASELINE, **{f"S-NMT+{memory}": fused[memory] for memory in MEMORIES}}
         series = [
-            Series(label, _sizes(make, entry, metric), COLOURS[entry.system])
-            for label, entry in entries.items()
+            Series(label, _sizes(make, system, metric), COLOURS[system])
+            for label, system in systems.items()
         ]
         names = ("smaller corpus", "larger corpus")
         charts.append(Chart("bars", title, "", metric.upper(), tuple(series), names))
@@ -235,18 +235,8 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
     )
 
 
-def _sizes(make: CellMaker, entry: Entry, metric: str) -> tuple[tuple[float, float], ...]:
+def _sizes(make: CellMaker, system: SystemName, metric: str) -> tuple[tuple[float, float], ...]:
     """A measure on the smaller and on the larger corpus, where there is one."""
-    found = [
-        make.scores.measured(entry, metric),
-        make.scores.measured(Entry(entry.system, "larger"), metric),
-    ]
+    entries = (Entry(system), Entry(system, "larger"))
+    found = [make.scores.measured(entry, metric) for entry in entries]
     return tuple((float(n), m.mean) for n, m in enumerate(found) if m is not None)
-
-
-def _memory(memory: str, shuffled: bool = False) -> Callable[[str], Entry]:
-    """The system with a memory, by its fusion."""
-    systems = {system: system for system in MEMORY_SYSTEMS}
-    return lambda fusion: Entry(
-        next(s for s in systems if s == f"{memory}-{fusion}"), "shuffled" if shuffled else ""
-    )

@@ -8,9 +8,11 @@ from typing import Any
 
 from wholedoc.evaluation import further_tables, paper_tables
 from wholedoc.evaluation.cells import CellMaker
-from wholedoc.evaluation.examples import Example, choose_examples
+from wholedoc.evaluation.examples import Examples, choose_examples
 from wholedoc.evaluation.results import Results
 from wholedoc.evaluation.tables import Figure, Table
+
+Block = Table | Figure | Examples
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,7 @@ class Report:
     """What was done, for the head of the page."""
     failed: dict[str, str]
     """The runs that failed, and why."""
-    blocks: list[Table | Figure]
-    examples: list[Example]
+    blocks: list[Block]
     signatures: dict[str, str]
     """How each measure was computed."""
     missing: dict[str, str]
@@ -37,7 +38,12 @@ class Report:
             "failed": self.failed,
             "tables": [block.to_json() for block in self.blocks if isinstance(block, Table)],
             "figures": [block.to_json() for block in self.blocks if isinstance(block, Figure)],
-            "examples": [example.to_json() for example in self.examples],
+            "examples": [
+                example.to_json()
+                for block in self.blocks
+                if isinstance(block, Examples)
+                for example in block.chosen
+            ],
             "signatures": self.signatures,
             "missing": self.missing,
         }
@@ -46,7 +52,7 @@ class Report:
 def build_report(results: Results) -> Report:
     """Measure everything and put it where the paper has it."""
     make = CellMaker(results)
-    blocks: list[Table | Figure] = [
+    blocks: list[Block] = [
         paper_tables.corpora_table(make),
         paper_tables.main_table(make),
         paper_tables.parameter_table(make),
@@ -54,6 +60,7 @@ def build_report(results: Results) -> Report:
         paper_tables.unigram_table(make),
         paper_tables.target_context_table(make),
         paper_tables.larger_corpus_figure(make),
+        Examples(tuple(choose_examples(results))),
     ]
     if results.experiment.key is not None:
         blocks.append(further_tables.artificial_table(make, results.experiment.key))
@@ -71,7 +78,6 @@ def build_report(results: Results) -> Report:
         facts=_facts(make),
         failed=results.failed,
         blocks=blocks,
-        examples=choose_examples(results),
         signatures=make.scores.signatures,
         missing=dict(make.scores.counts.missing),
     )

@@ -110,7 +110,7 @@ def mark_best(rows: Sequence[Row], columns: Sequence[int], lowest: bool = False)
     for column in columns:
         values = [row.cells[column].value for row in rows]
         known = [value for value in values if value is not None]
-        if len(known) < 2:
+        if len(set(known)) < 2:  # none is better than the others
             continue
         best = min(known) if lowest else max(known)
         for number, value in enumerate(values):
