@@ -724,6 +724,69 @@ def demo_into_a_file(at: Place) -> Bad:
     return ["demo", "--out", "toy.toml"], "toy.toml"
 
 
+# evaluate
+
+
+def evaluate(at: Place, *arguments: str) -> list[str]:
+    at.write("ref", "a b\nc d\ne\n")
+    at.write("out", "a\nc d\ne\n")
+    return ["evaluate", "--ref", "ref", "--no-meteor", *arguments]
+
+
+@case
+def evaluate_nothing(at: Place) -> Bad:
+    return evaluate(at), "--sys", "--help"
+
+
+@case
+def system_without_a_name(at: Place) -> Bad:
+    return evaluate(at, "--sys", "out"), "--sys: 'out'", "--sys NAME=FILE"
+
+
+@case
+def output_that_is_too_short(at: Place) -> Bad:
+    short = at.write("short", "a\nc\n")
+    command = evaluate(at, "--sys", "one=out", "--sys", f"two={short}")
+    return command, "ref:3: has 3 lines but short has 2", "line by line"
+
+
+@case
+def ids_of_other_references(at: Place) -> Bad:
+    ids = at.write("ids", "x\nx\ny\ny\n")
+    return evaluate(at, "--sys", "one=out", "--doc", ids), "ids:4: has 4 lines but ref has 3"
+
+
+@case
+def source_of_other_references(at: Place) -> Bad:
+    src = at.write("src", "x\n" * 5)
+    return evaluate(at, "--sys", "one=out", "--src", src), "src:4: has 5 lines"
+
+
+@case
+def baseline_that_is_not_there(at: Place) -> Bad:
+    command = evaluate(at, "--sys", "one=out", "--baseline", "two")
+    return command, "baseline", "'two'", "name one of one"
+
+
+@case
+def boundary_that_an_output_lacks(at: Place) -> Bad:
+    command = evaluate(at, "--sys", "one=out")
+    at.write("ref", "a b\n<d>\ne\n")
+    return command, "out:2: no document boundary, where ref has one", "--doc"
+
+
+@case
+def references_of_boundaries_only(at: Place) -> Bad:
+    command = evaluate(at, "--sys", "one=ref")
+    at.write("ref", "<d>\n<d>\n")
+    return command, "ref: holds no sentence"
+
+
+@case
+def output_that_is_empty(at: Place) -> Bad:
+    return evaluate(at, "--sys", "one=" + at.write("none", "")), "none: the file is empty"
+
+
 def check(code: int, output: str, errors: str, expected: tuple[str, ...]) -> None:
     """Exit code 2, and one line beside the progress, with all that is expected."""
     lines = [line for line in errors.splitlines() if not PROGRESS.match(line)]

@@ -1,6 +1,7 @@
 """The command line: every command from end to end, and what the documentation says of it."""
 
 import errno
+import gzip
 import io
 import json
 import os
@@ -22,7 +23,7 @@ import wholedoc.cli
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = {"stats", "synth", "train", "translate", "score", "params", "demo"}
+COMMANDS = {"stats", "synth", "train", "translate", "score", "evaluate", "params", "demo"}
 
 
 @dataclass(frozen=True)
@@ -334,6 +335,84 @@ def test_a_reader_that_has_gone(
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+# evaluate
+
+
+@pytest.fixture
+def outputs(cli: Cli) -> list[str]:
+    """References, outputs of a baseline and of two seeds of another system, and document ids."""
+    words = ["one", "two", "three", "four", "five", "six"]
+    lines = [" ".join(words[i % 3 : i % 3 + 4]) for i in range(24)]
+    Path("ref").write_text("".join(f"{line} .\n" for line in lines))
+    Path("base").write_text("".join(f"{line[::-1]} .\n" for line in lines))
+    for name, drop in (("good.1", 2), ("good.2", 4)):
+        kept = (line if i % drop else f"so {line[:5]}" for i, line in enumerate(lines))
+        with gzip.open(name, "wt") as stream:
+            stream.writelines(f"{line} .\n" for line in kept)
+    Path("doc").write_text("".join(f"d{i // 3}\n" for i in range(24)))
+    systems = ["base=base", "good=good.1", "good=good.2"]
+    arguments = [word for system in systems for word in ("--sys", system)]
+    return ["evaluate", "--ref", "ref", "--no-meteor", "--trials", "200", *arguments]
+
+
+def test_evaluate_as_json(outputs: list[str], cli: Cli) -> None:
+    done = cli(*outputs, "--src", "base", "--doc", "doc", "--json")
+    assert (done.code, done.errors) == (0, "")
+    found = json.loads(done.output)
+    base, good = found["systems"]
+    assert (base["name"], base["seeds"], base["against"]) == ("base", 1, None)
+    assert (good["name"], good["seeds"], good["against"]["baseline"]) == ("good", 2, "base")
+    measured = ["bleu", "bleu1", "bleu2", "bleu3", "bleu4", "document_bleu", "chrf", "ter"]
+    assert list(good["scores"]) == [*measured, "meteor"]
+    assert list(good["signatures"]) == measured
+    assert good["missing"] == {"meteor": "left out as asked"}
+    assert good["scores"]["meteor"] is None
+    for name in measured:
+        against = good["against"][name]
+        assert good["deviations"][name] > 0
+        assert against["difference"] == good["scores"][name] - base["scores"][name]
+        for test in ("randomisation", "bootstrap"):
+            p_values = against[test]
+            assert p_values["document"] < 0.05, name
+            assert (p_values["sentence"] is None) == (name == "document_bleu")
+
+
+def test_evaluate_without_documents(outputs: list[str], cli: Cli) -> None:
+    found = json.loads(cli(*outputs, "--baseline", "good", "--json").output)
+    assert found["documents"] == 1
+    assert "no test over documents: there is only one document" in found["notes"]
+    p_values = found["systems"][0]["against"]["bleu"]["randomisation"]
+    assert p_values["document"] is None
+    assert p_values["sentence"] < 0.05
+
+
+def test_evaluate_for_people(outputs: list[str], cli: Cli) -> None:
+    done = cli(*outputs, "--doc", "doc")
+    assert done.code == 0
+    assert re.search(r"^good +\d\d\.\d\d\*\* ", done.output, re.MULTILINE)
+    assert re.search(r"^ +±\d+\.\d\d ", done.output, re.MULTILINE)
+    assert "24 sentences, 8 documents" in done.output
+    assert "** p < .01 against base: randomisation over documents" in done.output
+    assert "meteor is missing: left out as asked" in done.output
+    assert "bleu: nrefs:1|" in done.output
+    assert "bootstrap|sides:2|trials:200|seed:1|" in done.output
+
+
+def test_evaluate_leaves_marker_lines_out(outputs: list[str], cli: Cli) -> None:
+    plain = json.loads(cli(*outputs[:-4], "--doc", "doc", "--json").output)
+    for name in ("ref", "base"):
+        lines = Path(name).read_text().splitlines()
+        documents = ["\n".join(lines[i : i + 3]) for i in range(0, 24, 3)]
+        Path(name).write_text("\n<d>\n".join(documents) + "\n")
+    assert json.loads(cli(*outputs[:-4], "--json").output) == plain
+
+
+def test_evaluate_one_system(outputs: list[str], cli: Cli) -> None:
+    done = cli(*outputs[:-4])
+    assert done.code == 0
+    assert "randomisation" not in done.output
 
 
 # What the documentation says

@@ -440,6 +440,40 @@ def _score_set(
 
 
 @app.command()
+def evaluate(
+    ref: Annotated[str, typer.Option(help="References, one line for each sentence.")],
+    outputs: Annotated[
+        list[str],
+        typer.Option("--sys", help="NAME=FILE, any number; of one NAME: seeds of one system."),
+    ],
+    src: Annotated[str, typer.Option(help="Source sentences, for measures that need them.")] = "",
+    doc: DocOption = "",
+    baseline: Annotated[
+        str, typer.Option(help="The system that others are tested against; the first by default.")
+    ] = "",
+    lang: Annotated[str, typer.Option(help="Target language: METEOR, tokenisation.")] = "en",
+    trials: Annotated[int, typer.Option(help="Draws of each paired test.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
+    no_meteor: Annotated[
+        bool, typer.Option("--no-meteor", help="Leave METEOR out, which takes longest to start.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """BLEU, document BLEU, chrF, TER and METEOR of systems; paired tests against a baseline."""
+    from wholedoc.app.evaluation import print_comparison, read_evaluation
+    from wholedoc.evaluation.comparison import compare
+
+    data, systems = read_evaluation(ref, outputs, src, doc, lang)
+    without = ["meteor"] if no_meteor else []
+    comparison = compare(data, systems, baseline, trials, seed, without)
+    if as_json:
+        _print_json(comparison.to_json())
+    else:
+        with _standard_output():
+            print_comparison(comparison)
+
+
+@app.command()
 def params(
     config: Annotated[str, typer.Argument(help="Whose sizes to take.")] = "paper",
     src_vocab: Annotated[int, typer.Option(help="Source vocabulary.", min=1)] = 25_100,
