@@ -1,5 +1,7 @@
 """All stages of a document model, on a toy corpus."""
 
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from toy import DOCUMENT_SETTINGS, document_config, stopped_training, toy_config
 
 from wholedoc.app.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.training.log import read_log
 from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
@@ -91,6 +94,21 @@ def test_other_variants_train_and_translate(
     assert len(found.sentences) == 2
     assert (found.source_weights is None) == (memory == "trg")
     assert (found.target_weights is None) == (memory == "src")
+
+
+def test_with_a_zero_start_stage_2_begins_at_the_sentence_model(
+    trained: Run, corpus: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained.directory, tmp_path / "both")
+    config = document_config(
+        corpus, "stage2.start=zero", "share=true", "stage2.learning_rate=1e-12"
+    )
+    run = train(config, tmp_path / "still")
+    best: dict[str, float] = {}
+    for event in read_log(run.directory):
+        if event["event"] == "epoch":
+            best[event["stage"]] = min(event["dev_perplexity"], best.get(event["stage"], math.inf))
+    assert best["stage2"] == pytest.approx(best["stage1"], rel=1e-6)
 
 
 def test_a_memory_needs_a_fusion(corpus: Path) -> None:

@@ -201,6 +201,16 @@ def test_without_readings_it_is_the_sentence_model_bit_for_bit(context: str) -> 
     assert torch.equal(found, log_probabilities(sentence_model(model), range(6), None))
 
 
+@pytest.mark.parametrize("context", WINDOWS)
+def test_with_its_entrances_closed_it_is_the_sentence_model_bit_for_bit(context: str) -> None:
+    model = make(context)
+    assert len(model.decoder.fusion.entrances()) == (context != "more")
+    for matrix in model.decoder.fusion.entrances():
+        nn.init.zeros_(matrix.weight)
+    found = log_probabilities(model, range(6), read(model, range(6)))
+    assert torch.equal(found, log_probabilities(sentence_model(model), range(6), None))
+
+
 @pytest.mark.parametrize("t", range(6))
 @pytest.mark.parametrize("context", WINDOWS)
 def test_it_looks_as_far_as_its_window(context: str, t: int) -> None:

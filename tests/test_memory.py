@@ -119,8 +119,24 @@ def test_zero_readings_equal_the_sentence_model_bit_for_bit(fusion: str, memory:
         torch.zeros(2, 10, dtype=torch.float64) if memory != "trg" else None,
         torch.zeros(2, 5, dtype=torch.float64) if memory != "src" else None,
     )
+    assert_nothing_is_added(model, zero)
+
+
+@pytest.mark.parametrize(("fusion", "memory"), VARIANTS)
+def test_with_its_entrances_closed_it_is_the_sentence_model_bit_for_bit(
+    fusion: str, memory: str
+) -> None:
+    model = document_model(fusion, memory)
+    entrances = model.decoder.fusion.entrances()
+    assert len(entrances) == (2 if memory == "both" else 1)
+    for matrix in entrances:
+        torch.nn.init.zeros_(matrix.weight)
+    assert_nothing_is_added(model, Readings(values(2, 10, seed=5), values(2, 5, seed=6)))
+
+
+def assert_nothing_is_added(model: TranslationModel, readings: Readings) -> None:
     alone = model(SRC, LENGTHS, TRG)
-    read = model(SRC, LENGTHS, TRG, zero)
+    read = model(SRC, LENGTHS, TRG, readings)
     assert torch.equal(alone.features, read.features)
     assert alone.logits is None
     assert read.logits is None or read.logits.eq(0).all()

@@ -200,6 +200,9 @@ class DocumentStageConfig(StageConfig):
 
     document_dropout: Share = 0.0
     """Rate at the input and output of the document RNN."""
+    start: Literal["random", "zero"] = "random"
+    """Initial values of the matrices through which readings enter; with ``zero``, training begins
+    at the sentence model."""
     target_memory: Literal["generated", "gold"] = "generated"
     """Target cells in training: from the stage-1 model's translations, or from the references."""
     update_tokens: CountOrZero = 0

@@ -26,7 +26,7 @@ from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 
-_VERSION = 1
+_VERSION = 2
 _META = "meta.json"
 _SIDES = ("src", "trg")
 _FILES = (

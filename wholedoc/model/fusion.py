@@ -23,6 +23,10 @@ class Fusion(nn.Module):
     Each fusion says where; to the other places it adds nothing.
     """
 
+    def entrances(self) -> list[nn.Linear]:
+        """The matrices through which readings enter: with these at zero, they add nothing."""
+        return []
+
     def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
         """An addition to the projected input of the lower layer, the same at every step."""
         del readings
@@ -64,6 +68,10 @@ class MemoryToContext(Fusion):
         self.target = Gates(hidden, hidden, bias=False) if config.reads_target else None
         self.dropout = Dropout(dropout)
 
+    def entrances(self) -> list[nn.Linear]:
+        """W_sm and W_st."""
+        return [matrix for matrix in (self.source, self.target) if matrix is not None]
+
     def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
         """W_sm c_src + W_st c_trg."""
         return _project(self.source, self.target, readings, self.dropout)
@@ -82,6 +90,10 @@ class MemoryToOutput(Fusion):
         self.source = nn.Linear(2 * hidden, vocabulary, bias=False) if config.reads_source else None
         self.target = nn.Linear(hidden, vocabulary, bias=False) if config.reads_target else None
         self.dropout = Dropout(dropout)
+
+    def entrances(self) -> list[nn.Linear]:
+        """W_ym and W_yt."""
+        return [matrix for matrix in (self.source, self.target) if matrix is not None]
 
     def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
         """W_ym c_src + W_yt c_trg."""

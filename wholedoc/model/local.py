@@ -71,6 +71,10 @@ class Wang2017(LocalContext):
         self.enter = Gates(config.hidden, config.hidden, bias=False)
         self.dropout = Dropout(dropout)
 
+    def entrances(self) -> list[nn.Linear]:
+        """W_sd."""
+        return [self.enter]
+
     def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
         """d_t of each sentence."""
         first, last = max(0, int(own.min()) - _WINDOW), int(own.max())
@@ -103,6 +107,10 @@ class PrevTrg(LocalContext):
         self.enter = Gates(config.hidden, config.hidden, bias=False)
         self.dropout = Dropout(dropout)
 
+    def entrances(self) -> list[nn.Linear]:
+        """W_st."""
+        return [self.enter]
+
     def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
         """m_{t−1} for each sentence, as a weighted sum over all cells."""
         if document.last_states is None:
@@ -133,6 +141,10 @@ class Jean2017(LocalContext):
         self.attention = Attention(width, width, config.alignment)
         self.enter = Gates(width, config.hidden, bias=False)
         self.dropout = Dropout(dropout)
+
+    def entrances(self) -> list[nn.Linear]:
+        """W_sp."""
+        return [self.enter]
 
     def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
         """h'_i for each sentence; where there is none before it, a single state of zero."""

@@ -94,13 +94,15 @@ class _OutputLoss(torch.autograd.Function):
         d_weight = torch.zeros_like(weight) if differentiate else None
         d_bias = torch.zeros_like(bias) if differentiate else None
         d_added = torch.zeros_like(added) if differentiate and added is not None else None
+        shifts = None if added is None else added + bias
         smoothed, nats = features.new_zeros(()), features.new_zeros(())
         rows = max(1, _CHUNK // len(weight))
         for start in range(0, len(features), rows):
             part = slice(start, start + rows)
-            logits = torch.addmm(bias, features[part], weight.T)
-            if added is not None and sentences is not None:
-                logits += added[sentences[part]]
+            if shifts is not None and sentences is not None:
+                logits = shifts[sentences[part]].addmm_(features[part], weight.T)
+            else:
+                logits = torch.addmm(bias, features[part], weight.T)
             target = targets[part, None]
             total = torch.logsumexp(logits, dim=-1)
             lost = (total - logits.gather(-1, target)[:, 0]).sum()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from wholedoc.config import Config
 from wholedoc.corpus.encoded import EncodedCorpus
@@ -120,7 +120,7 @@ class _Training:
         self._train(language_task(stage, direction, model.to(self.device), sets))
 
     def _train_document_model(self, sets: Sets, sentence_model: TranslationModel) -> None:
-        """Stage 2, from the weights of stage 1; the memories begin at random."""
+        """Stage 2, from the weights of stage 1; what is new is random, or adds nothing yet."""
         config = self.config
         src, trg = self.run.load_vocabularies()
         train, dev = (
@@ -142,6 +142,9 @@ class _Training:
         )
         initialise(model, config.seed)
         load_known_weights(self.run.stage("stage1").best, model)
+        if config.stage2.start == "zero" and model.decoder.fusion is not None:
+            for matrix in model.decoder.fusion.entrances():
+                nn.init.zeros_(matrix.weight)
         if model.source_memory is not None and train.vectors is not None:
             model.source_memory.standardise(_moments(train.vectors))
         self._train(DocumentTask(model.to(self.device), train, dev, config.stage2, config.seed))
