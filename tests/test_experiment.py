@@ -307,7 +307,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
                 process.kill()
                 break
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/test/results.json")}
-    assert len(done) == 2
+    assert len(done) in (1, 2)  # the sentence model of the other seed may be under way
     experiment = load_experiment(file, out)
     assert run_experiment(experiment, 2) == {}
     assert all(path.stat().st_mtime_ns == time for path, time in done.items())

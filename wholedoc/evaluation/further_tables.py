@@ -75,7 +75,7 @@ def discourse_table(make: CellMaker) -> Table:
     errors_of = (("errors of S-NMT", "corrected"), ("errors of S-NMT", "new"))
     return Table(
         "Output analysis",
-        "Consistency, pronouns, names, and the errors of S-NMT",
+        "Consistency, pronouns, names, errors",
         (*zip(groups, names, strict=True), *errors_of),
         tuple(rows),
         "Per cent, mean over the seeds; a dash where there is nothing to count. Consistency is "

@@ -149,7 +149,7 @@ def local_context_table(make: CellMaker) -> Table:
     ]
     return Table(
         "Table 4",
-        "Memory-to-Context and baselines that read the sentences just before",
+        "Memory-to-Context and the local baselines",
         (("", "BLEU"), ("", "METEOR")),
         tuple(mark_best(rows, range(2))),
         f"Mean {SPREAD}. Bold: the best; significantly better than † S-NMT only, ♠ S-NMT and "
@@ -184,7 +184,7 @@ def unigram_table(make: CellMaker) -> Table:
     ]
     return Table(
         "Table 5",
-        "Unigram BLEU of Memory-to-Context and the local baselines",
+        "Unigram BLEU of the same systems",
         (("", "BLEU-1"),),
         tuple(mark_best(rows, range(1))),
         f"Mean {SPREAD}. Bold: the best.",
