@@ -20,6 +20,7 @@ from toy import write_toy
 
 import wholedoc
 import wholedoc.cli
+from wholedoc.evaluation.metrics import DiscourseShares
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent
@@ -375,10 +376,13 @@ def test_evaluate_as_json(outputs: list[str], cli: Cli) -> None:
     assert (base["name"], base["seeds"], base["against"]) == ("base", 1, None)
     assert (good["name"], good["seeds"], good["against"]["baseline"]) == ("good", 2, "base")
     measured = ["bleu", "bleu1", "bleu2", "bleu3", "bleu4", "document_bleu", "chrf", "ter"]
-    assert list(good["scores"]) == [*measured, "meteor"]
-    assert list(good["signatures"]) == measured
-    assert good["missing"] == {"meteor": "left out as asked"}
-    assert good["scores"]["meteor"] is None
+    discourse = [*DiscourseShares.names, "unknown"]
+    assert list(good["scores"]) == [*measured, "meteor", *discourse]
+    assert list(good["signatures"]) == [*measured, *discourse]
+    assert good["missing"]["meteor"] == "left out as asked"
+    assert good["missing"]["pronoun_accuracy"] == "there is nothing to count"
+    assert good["scores"]["meteor"] is good["scores"]["pronoun_accuracy"] is None
+    assert good["scores"]["unknown"] == 0
     for name in measured:
         against = good["against"][name]
         assert good["deviations"][name] > 0
@@ -405,7 +409,7 @@ def test_evaluate_for_people(outputs: list[str], cli: Cli) -> None:
     assert re.search(r"^ +±\d+\.\d\d ", done.output, re.MULTILINE)
     assert "24 sentences, 8 documents" in done.output
     assert "** p < .01 against base: randomisation over documents" in done.output
-    assert "meteor is missing: left out as asked" in done.output
+    assert "missing: meteor: left out as asked" in done.output
     assert "bleu: nrefs:1|" in done.output
     assert "bootstrap|sides:2|trials:200|seed:1|" in done.output
 

@@ -24,11 +24,13 @@ from wholedoc.evaluation.metrics import (
     METRICS,
     Bleu,
     Chrf,
+    DiscourseShares,
     DocumentBleu,
     EvaluationSet,
     Meteor,
     Metric,
     Ter,
+    Unknown,
     corpus_bleu,
     sum_documents,
 )
@@ -292,3 +294,35 @@ def test_meteor_is_that_of_the_jars_own_command(jar: Path, tmp_path: Path) -> No
     assert metric.scores(statistics.sum(axis=0)) == pytest.approx([final], rel=1e-12)
     assert metric.signature in done.stdout
     assert statistics[4, 16:20].any(), "the paraphrase is not found"
+
+
+def test_discourse_shares_are_those_counted_by_hand() -> None:
+    # The example of docs/discourse.md: in the system's output "eesmärk" is goal, goal, aim.
+    data = EvaluationSet(
+        ["Qimonda meets goals.", "The goal is big.", "It is Qimonda.", "Goal."],
+        [4],
+        ["Qimonda täidab eesmärke.", "Eesmärk on suur.", "Ta on Qimonda.", "Eesmärk."],
+        src_lang="xx",  # no lemmas, so that no dictionary is loaded
+    )
+    metric = DiscourseShares(data)
+    output = ["Qimonda meets goals.", "The goal is large.", "It is Qimonda.", "Aim."]
+    copied, found = metric.statistics([data.references, output])
+    right = dict(zip(metric.names, metric.scores(copied.sum(axis=0)), strict=True))
+    assert {name for name in right if right[name] == 100} >= {"names_kept", "terms_kept"}
+    scores = dict(zip(metric.names, metric.scores(found.sum(axis=0)), strict=True))
+    assert scores["names_kept"] == 100  # Qimonda, twice
+    assert scores["terms_kept"] == pytest.approx(200 / 3)  # goals, goal, not Goal
+    nothing = metric.scores(np.zeros(10))
+    assert np.isnan(nothing).all()
+
+
+def test_discourse_shares_need_the_source() -> None:
+    with pytest.raises(UnavailableError, match="--src"):
+        DiscourseShares(EvaluationSet(REFERENCES, [2, 3]))
+
+
+def test_unknown_words_are_counted() -> None:
+    metric = Unknown(EvaluationSet(REFERENCES[:2], [2]))
+    (found,) = metric.statistics([["a <unk> <unk>.", "none"]])
+    assert found.tolist() == [[2], [0]]
+    assert metric.scores(found.sum(axis=0)).tolist() == [2]

@@ -506,7 +506,8 @@ def evaluate(
     baseline: Annotated[
         str, typer.Option(help="The system that others are tested against; the first by default.")
     ] = "",
-    lang: Annotated[str, typer.Option(help="Target language: METEOR, tokenisation.")] = "en",
+    lang: Annotated[str, typer.Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
+    src_lang: Annotated[str, typer.Option(help="Source language: lemmas, pronouns.")] = "",
     trials: Annotated[int, typer.Option(help="Draws of each paired test.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
     no_meteor: Annotated[
@@ -514,11 +515,11 @@ def evaluate(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """BLEU, document BLEU, chrF, TER and METEOR of systems; paired tests against a baseline."""
+    """BLEU, chrF, TER, METEOR, consistency and more; paired tests against a baseline."""
     from wholedoc.app.evaluation import print_comparison, read_evaluation
     from wholedoc.evaluation.comparison import compare
 
-    data, systems = read_evaluation(ref, outputs, src, doc, lang)
+    data, systems = read_evaluation(ref, outputs, src, doc, (src_lang, lang))
     without = ["meteor"] if no_meteor else []
     comparison = compare(data, systems, baseline, trials, seed, without)
     if as_json:

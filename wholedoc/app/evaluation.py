@@ -15,17 +15,23 @@ from wholedoc.evaluation.metrics import EvaluationSet, Unit
 from wholedoc.evaluation.significance import TESTS
 
 _LEVELS = ((0.01, "**"), (0.05, "*"))
+_COLUMNS = 9  # that fit beside each other on a terminal
 
 Outputs = dict[str, list[Sequence[str]]]
 
 
 def read_evaluation(
-    ref: str, outputs: Sequence[str], src: str = "", doc: str = "", lang: str = "en"
+    ref: str,
+    outputs: Sequence[str],
+    src: str = "",
+    doc: str = "",
+    languages: tuple[str, str] = ("", "en"),
 ) -> tuple[EvaluationSet, Outputs]:
     """Read references and outputs, line by line, plain or gzipped.
 
     An output is given as ``NAME=FILE``; of one name, they are seeds of one system. Documents are
     those of ``doc``, document ids or start lines, else those between marker lines, else all is one.
+    ``languages`` are source and target.
     """
     named = [_parse_output(output) for output in outputs]
     paths = [ref, *([src] if src else []), *(file for _, file in named)]
@@ -41,7 +47,8 @@ def read_evaluation(
     systems: Outputs = {}
     for (name, _), column in zip(named, columns[-len(named) :], strict=True):
         systems.setdefault(name, []).append(column)
-    return EvaluationSet(columns[0], sizes, columns[1] if src else None, lang), systems
+    src_lang, lang = languages
+    return EvaluationSet(columns[0], sizes, columns[1] if src else None, lang, src_lang), systems
 
 
 def _parse_output(output: str) -> tuple[str, str]:
@@ -74,20 +81,23 @@ def _drop_markers(
 def print_comparison(comparison: Comparison) -> None:
     """A row per system, tests against the baseline, and what the numbers depend on."""
     console = Console(highlight=False)
-    console.print(_score_table(comparison), "")
+    for start in range(0, len(comparison.columns), _COLUMNS):
+        columns = comparison.columns[start : start + _COLUMNS]
+        if any(column.name in comparison.signatures for column in columns):
+            console.print(_score_table(comparison, columns), "")
     if len(comparison.systems) > 1:
         console.print(_test_table(comparison), "")
     for note in _remarks(comparison):
         console.print(note, soft_wrap=True, markup=False)
 
 
-def _score_table(comparison: Comparison) -> Table:
+def _score_table(comparison: Comparison, columns: Sequence[Column]) -> Table:
     table = Table("", box=None, padding=(0, 1, 0, 0))
-    for column in comparison.columns:
+    for column in columns:
         arrow = " ↓" if column.lower_is_better else ""
         table.add_column(column.name.replace("_", " ") + arrow, justify="right")
     for system in comparison.systems:
-        cells = [_cell(system, column, comparison) for column in comparison.columns]
+        cells = [_cell(system, column, comparison) for column in columns]
         table.add_row(system.name, *cells)
     return table
 
@@ -104,7 +114,7 @@ def _cell(system: System, column: Column, comparison: Comparison) -> str:
 
 def _mark(system: System, column: Column, comparison: Comparison) -> str:
     """Stars for the randomisation test over documents, or over sentences where that is all."""
-    if system.tested is None:
+    if system.tested is None or column.name not in system.tested:
         return ""
     p_value = system.tested[column.name].p_values["randomisation"][_marked_unit(comparison)]
     if p_value is None:
@@ -153,7 +163,9 @@ def _remarks(comparison: Comparison) -> list[str]:
     if any(system.seeds > 1 for system in comparison.systems):
         seeds = ", ".join(f"{system.name} {system.seeds}" for system in comparison.systems)
         remarks.append(f"means and, after ±, standard deviations over seeds: {seeds}")
-    remarks += [f"{name} is missing: {reason}" for name, reason in comparison.missing.items()]
+    for reason in dict.fromkeys(comparison.missing.values()):
+        names = [name for name, given in comparison.missing.items() if given == reason]
+        remarks.append(f"missing: {', '.join(names)}: {reason}")
     remarks += comparison.notes
     known_for = {
         column.metric: comparison.signatures.get(column.metric) for column in comparison.columns

@@ -7,6 +7,7 @@ difficulty, and the system's ways, in common. What is tested is thus the differe
 sentences or documents; what other seeds would give is for the deviation to say.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -132,6 +133,7 @@ class _Counted:
         return {
             name: Value(mean, deviation)
             for name, mean, deviation in zip(self.metric.names, means, deviations, strict=True)
+            if not math.isnan(mean)
         }
 
     def units(self, system: str, unit: Unit, documents: Sequence[int]) -> Array:
@@ -165,6 +167,7 @@ class Counts:
         return {
             name: Tested(value.mean - base[name].mean, p_values[name])
             for name, value in self.values(system).items()
+            if name in base
         }
 
 
@@ -203,7 +206,7 @@ def compare(
         signatures=counts.signatures,
         missing=counts.missing,
         tests={test: describe_test(test, trials, seed) for test in TESTS},
-        notes=_notes(data) if len(systems) > 1 else [],
+        notes=_notes(counts) if len(systems) > 1 else [],
     )
 
 
@@ -253,6 +256,9 @@ def count_systems(
                     system: list(islice(arrays, len(seeds))) for system, seeds in systems.items()
                 }
                 counted.append(_Counted(metric, by_system))
+                found = set.intersection(*(set(counted[-1].values(system)) for system in systems))
+                empty = [score for score in make.names if score not in found]
+                missing |= dict.fromkeys(empty, "there is nothing to count")
             bar.advance(1, words)
     return Counts(data, counted, missing)
 
@@ -288,10 +294,10 @@ def _sizes(data: EvaluationSet) -> dict[Unit, int]:
     return {"sentence": len(data.references), "document": len(data.documents)}
 
 
-def _notes(data: EvaluationSet) -> list[str]:
+def _notes(counts: Counts) -> list[str]:
     """What the reader of p-values has to know."""
     notes = []
-    for unit, size in _sizes(data).items():
+    for unit, size in _sizes(counts.data).items():
         if size == 1:
             notes.append(f"no test over {unit}s: there is only one {unit}")
         elif size < FEWEST_UNITS:
@@ -305,7 +311,7 @@ def _notes(data: EvaluationSet) -> list[str]:
                 "randomisation does not"
             )
     by_document = [
-        name for make in METRICS.values() if make.unit == "document" for name in make.names
+        name for one in counts.metrics if one.metric.unit == "document" for name in one.metric.names
     ]
     notes.append(f"no test over sentences for {', '.join(by_document)}: counted by document")
     return notes

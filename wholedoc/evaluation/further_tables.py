@@ -17,7 +17,7 @@ from wholedoc.evaluation.cells import (
 )
 from wholedoc.evaluation.discourse import Discourse
 from wholedoc.evaluation.experiment import BASELINE, MEMORY_SYSTEMS, Job, SystemName
-from wholedoc.evaluation.metrics import corpus_bleu
+from wholedoc.evaluation.metrics import DiscourseShares, Unknown, corpus_bleu
 from wholedoc.evaluation.phenomena import measure, read_key
 from wholedoc.evaluation.results import RunResults
 from wholedoc.evaluation.scores import Entry
@@ -27,6 +27,7 @@ from wholedoc.evaluation.words import Splitter
 _READERS: tuple[SystemName, ...] = (*MEMORY_SYSTEMS, "jean2017", "wang2017", "prevtrg")
 _GAINS = ("cxmi", "over_sentence_model", "shuffled_change")
 _FAR = 10
+_DISCOURSE = (*DiscourseShares.names, *Unknown.names)
 _INFORMATION = {"sentence": "the sentence", "source": "the source", "both": "both sides"}
 
 
@@ -78,7 +79,7 @@ def discourse_table(make: CellMaker) -> Table:
         "Consistency, pronouns, names, errors",
         (*zip(groups, names, strict=True), *errors_of),
         tuple(rows),
-        "Per cent, mean over the seeds; a dash where there is nothing to count. Consistency is "
+        f"Per cent, mean {SPREAD}; † significantly better than S-NMT. Consistency is "
         "the share of repeated source words translated alike, pronouns right and repeated names "
         "and terms kept are shares of the reference’s, new errors are per error of S-NMT. "
         f"How they are counted: {test.signature}. The paper looked at documents by hand: "
@@ -89,20 +90,18 @@ def discourse_table(make: CellMaker) -> Table:
 
 def _discourse_cells(make: CellMaker, test: Discourse, system: SystemName) -> tuple[Cell, ...]:
     """The discourse measures of a system, and what became of the errors of the sentence model."""
-    runs = make.results.of(system)
+    entry, runs = Entry(system), make.results.of(system)
     if not runs:
-        return Cell(make.absence(Entry(system))), *(NONE,) * 7
-    found = [[row.value for row in test.measure(run.translations).rows()] for run in runs]
+        return Cell(make.absence(entry)), *(NONE,) * 7
     pairs = [(make.results.runs.get(Job(BASELINE, run.job.seed)), run) for run in runs]
     errors = [
         test.compare(base.translations, run.translations).total.all.rates()
         for base, run in pairs
         if base is not None and base is not run
     ]
-    *shares, unknown = zip(*found, strict=True)
+    measures = make.scored("", entry, _DISCOURSE, {"†": BASELINE}).cells
     return (
-        *(share_cell(values) for values in shares),
-        mean_cell([count or 0 for count in unknown]),
+        *measures,
         share_cell([rates["corrected_share"] for rates in errors]),
         share_cell([rates["new_share"] for rates in errors]),
     )

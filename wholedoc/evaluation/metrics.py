@@ -19,7 +19,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from wholedoc.evaluation.discourse import Discourse, Measures
 from wholedoc.evaluation.meteor import MeteorJar, UnavailableError
+from wholedoc.evaluation.words import UNKNOWN, Splitter
 
 Array = npt.NDArray[np.float64]
 Unit = Literal["sentence", "document"]
@@ -43,6 +45,8 @@ class EvaluationSet:
     src: Sequence[str] | None = None
     lang: str = "en"
     """The target language."""
+    src_lang: str = ""
+    """The source language, where it is known: for lemmas and pronouns."""
 
     def __post_init__(self) -> None:
         if sum(self.documents) != len(self.references) or min(self.documents, default=0) < 1:
@@ -230,12 +234,72 @@ class Meteor(Metric):
         return self._jar.parameters.signature
 
 
+class DiscourseShares(Metric):
+    """Shares in percent of what a document should keep: see ``docs/discourse.md``.
+
+    Pairs of occurrences of a source word translated alike, also relative to the reference's;
+    pronouns right; repeated names and terms kept. Where there is nothing to count, there is none.
+    """
+
+    names = ("consistency", "relative_consistency", "pronoun_accuracy", "names_kept", "terms_kept")
+    unit = "document"
+
+    def __init__(self, data: EvaluationSet) -> None:
+        if data.src is None:
+            raise UnavailableError("the discourse measures need the source: give --src")
+        splitters = (Splitter(data.src_lang), Splitter(data.lang))
+        self._test = Discourse(data.src, data.references, data.documents, splitters=splitters)
+
+    def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
+        """For each share what is right, then what there is."""
+        return [
+            np.array([_discourse_counts(document) for document in self._test.measure(o).documents])
+            for o in outputs
+        ]
+
+    def scores(self, sums: Array) -> Array:
+        """The shares in percent; NaN where there is nothing to count."""
+        right, there = sums[..., 0::2], sums[..., 1::2]
+        return np.where(there > 0, 100 * _ratio(right, there), np.nan)
+
+    @property
+    def signature(self) -> str:
+        """That of the measures."""
+        return self._test.signature
+
+
+class Unknown(Metric):
+    """How many words were given as ``<unk>``."""
+
+    names = ("unknown",)
+    lower_is_better = True
+    digits = 0
+
+    def __init__(self, data: EvaluationSet) -> None:
+        del data
+
+    def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
+        """Occurrences in each sentence."""
+        return [np.array([[line.count(UNKNOWN)] for line in o], dtype=np.float64) for o in outputs]
+
+    def scores(self, sums: Array) -> Array:
+        """Their number."""
+        return sums
+
+    @property
+    def signature(self) -> str:
+        """What is counted."""
+        return f"occurrences of {UNKNOWN}"
+
+
 METRICS: dict[str, type[Metric]] = {
     "bleu": Bleu,
     "document_bleu": DocumentBleu,
     "chrf": Chrf,
     "ter": Ter,
     "meteor": Meteor,
+    "consistency": DiscourseShares,
+    "unknown": Unknown,
 }
 
 
@@ -269,6 +333,18 @@ def sum_documents(statistics: Array, documents: Sequence[int]) -> Array:
     """Statistics of documents of so many sentences: (sentence, statistic) → (document, same)."""
     firsts = [0, *accumulate(documents)][:-1]
     return np.add.reduceat(statistics, firsts, axis=0)
+
+
+def _discourse_counts(document: Measures) -> list[int]:
+    """Right and there, of each of the shares."""
+    consistency, pronouns = document.consistency, document.pronouns
+    return [
+        *(consistency.same, consistency.pairs),
+        *(consistency.same, consistency.reference_same),
+        *(pronouns.correct, pronouns.total),
+        *(document.names.kept, document.names.cases),
+        *(document.terms.kept, document.terms.cases),
+    ]
 
 
 def _make_bleu(references: Sequence[str], lang: str) -> BLEU:

@@ -12,7 +12,7 @@ from wholedoc.evaluation.comparison import (
     describe_test,
 )
 from wholedoc.evaluation.experiment import Job, SystemName
-from wholedoc.evaluation.metrics import EvaluationSet, Unit
+from wholedoc.evaluation.metrics import METRICS, EvaluationSet, Unit
 from wholedoc.evaluation.results import Results, RunResults
 from wholedoc.evaluation.significance import TestName
 
@@ -45,8 +45,14 @@ class Scores:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        language = results.config.data.trg_language or "en"
-        self.data = EvaluationSet(results.references, results.sizes, results.sources, language)
+        data = results.config.data
+        self.data = EvaluationSet(
+            results.references,
+            results.sizes,
+            results.sources,
+            data.trg_language or "en",
+            data.src_language,
+        )
         self.unit: Unit = "document" if len(results.sizes) >= FEWEST_UNITS else "sentence"
         systems = results.experiment.config.systems
         variants: tuple[Variant, ...] = ("", "shuffled", "larger")
@@ -96,7 +102,8 @@ class Scores:
         p_value = found.p_values[TEST][self.unit] if found else None
         if found is None or p_value is None or p_value >= LEVEL:
             return False
-        return found.difference < 0 if metric == "ter" else found.difference > 0
+        lower_is_better = any(m.lower_is_better for m in METRICS.values() if metric in m.names)
+        return found.difference < 0 if lower_is_better else found.difference > 0
 
 
 def _percent(value: Value) -> Value:

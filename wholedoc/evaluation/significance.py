@@ -31,8 +31,11 @@ class Pair:
     """(..., statistic) → (..., score)"""
 
     def difference(self, system: Array, baseline: Array) -> Array:
-        """How much better the first sums score than the second: (..., score)."""
-        return self.scores(system) - self.scores(baseline)
+        """How much better the first sums score than the second: (..., score).
+
+        Where either has nothing to count, there is no difference.
+        """
+        return np.nan_to_num(self.scores(system) - self.scores(baseline))
 
 
 def randomisation(pairs: Sequence[Pair], trials: int, seed: int) -> list[Array]:
