@@ -730,7 +730,7 @@ def demo_into_a_file(at: Place) -> Bad:
 def evaluate(at: Place, *arguments: str) -> list[str]:
     at.write("ref", "a b\nc d\ne\n")
     at.write("out", "a\nc d\ne\n")
-    return ["evaluate", "--ref", "ref", "--no-meteor", *arguments]
+    return ["evaluate", "--ref", "ref", "--without", "meteor", *arguments]
 
 
 @case
@@ -766,6 +766,12 @@ def source_of_other_references(at: Place) -> Bad:
 def baseline_that_is_not_there(at: Place) -> Bad:
     command = evaluate(at, "--sys", "one=out", "--baseline", "two")
     return command, "baseline", "'two'", "name one of one"
+
+
+@case
+def metric_that_is_not_there(at: Place) -> Bad:
+    command = evaluate(at, "--sys", "one=out", "--without", "comet")
+    return command, "without: there is no metric 'comet'", "known: bleu"
 
 
 @case

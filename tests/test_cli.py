@@ -365,7 +365,7 @@ def outputs(cli: Cli) -> list[str]:
     Path("doc").write_text("".join(f"d{i // 3}\n" for i in range(24)))
     systems = ["base=base", "good=good.1", "good=good.2"]
     arguments = [word for system in systems for word in ("--sys", system)]
-    return ["evaluate", "--ref", "ref", "--no-meteor", "--trials", "200", *arguments]
+    return ["evaluate", "--ref", "ref", "--without", "meteor", "--trials", "200", *arguments]
 
 
 def test_evaluate_as_json(outputs: list[str], cli: Cli) -> None:

@@ -510,9 +510,10 @@ def evaluate(
     src_lang: Annotated[str, typer.Option(help="Source language: lemmas, pronouns.")] = "",
     trials: Annotated[int, typer.Option(help="Draws of each paired test.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
-    no_meteor: Annotated[
-        bool, typer.Option("--no-meteor", help="Leave METEOR out, which takes longest to start.")
-    ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="A metric to leave out, any number: ter and meteor take longest."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """BLEU, chrF, TER, METEOR, consistency and more; paired tests against a baseline."""
@@ -520,8 +521,7 @@ def evaluate(
     from wholedoc.evaluation.comparison import compare
 
     data, systems = read_evaluation(ref, outputs, src, doc, (src_lang, lang))
-    without = ["meteor"] if no_meteor else []
-    comparison = compare(data, systems, baseline, trials, seed, without)
+    comparison = compare(data, systems, baseline, trials, seed, without or [])
     if as_json:
         _print_json(comparison.to_json())
     else:

@@ -229,6 +229,11 @@ def count_systems(
     without: Collection[str] = (),
 ) -> Counts:
     """Count systems, each given as the outputs of its seeds, with all metrics but ``without``."""
+    for name in without:
+        if name not in METRICS:
+            raise UserError(
+                f"there is no metric {name!r}", where="without", fix=f"known: {', '.join(METRICS)}"
+            )
     for name, seeds in systems.items():
         for output in seeds:
             if len(output) != len(data.references):
