@@ -50,6 +50,7 @@ print(json.dumps({**tour.to_json(), "plain": plain}))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_document_models_pass_the_sentence_bound_and_shuffled_memory_does_not(
     tmp_path: Path, seed: int
