@@ -19,6 +19,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from wholedoc.evaluation import meteor
+from wholedoc.evaluation.discourse import Discourse
 from wholedoc.evaluation.meteor import JAR_VARIABLE, MeteorParameters, UnavailableError
 from wholedoc.evaluation.metrics import (
     METRICS,
@@ -34,6 +35,7 @@ from wholedoc.evaluation.metrics import (
     corpus_bleu,
     sum_documents,
 )
+from wholedoc.evaluation.words import Splitter
 
 REFERENCES = [
     "The cat sat on the mat.",
@@ -312,6 +314,12 @@ def test_discourse_shares_are_those_counted_by_hand() -> None:
     scores = dict(zip(metric.names, metric.scores(found.sum(axis=0)), strict=True))
     assert scores["names_kept"] == 100  # Qimonda, twice
     assert scores["terms_kept"] == pytest.approx(200 / 3)  # goals, goal, not Goal
+    # Every share stands under its own name: as the measures themselves have it.
+    splitters = (Splitter("xx"), Splitter("en"))
+    test = Discourse(data.src, data.references, [4], splitters=splitters)
+    rows = {row.key: row.value for row in test.measure(output).rows() if row.key in scores}
+    assert len(set(rows.values())) > 2
+    assert scores == pytest.approx({name: 100 * value for name, value in rows.items()})
     nothing = metric.scores(np.zeros(10))
     assert np.isnan(nothing).all()
 
