@@ -37,6 +37,7 @@ def adopt_data(config: Config, run: Run, digests: Mapping[str, str | None]) -> N
             theirs = load_config(other.config_file)
             same = (theirs.data, theirs.vocabulary) == (config.data, config.vocabulary)
             same = same and _versions(other) == _versions(run)
+            same = same and all(path.exists() for path in other.vocabulary_files())
         except (UserError, OSError, ValueError, KeyError):
             continue
         if same and all(EncodedCorpus.open(corpora[name], digests[name]) for name in digests):
