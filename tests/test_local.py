@@ -19,6 +19,7 @@ from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings, gather_readings
+from wholedoc.model.recurrence import pack
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.run import Run
 from wholedoc.training.stages import train
@@ -145,16 +146,17 @@ def test_jean2017_attends_to_the_words_before() -> None:
     assert torch.equal(looked[1], projected[1])
     for row, t in ((0, 3), (2, 1)):
         src = torch.tensor([DOCUMENT[t - 1]])
-        hidden, _ = fusion.rnn(model.encoder.embedding(src.T), torch.tensor([src.shape[1]]))
+        packing = pack(torch.tensor([src.shape[1]]))
+        hidden, _ = fusion.rnn(model.encoder.embedding(src[0]), packing)
         query = product(fusion.attention.query.weight, states[row].tolist())
         raised = []
-        for state in hidden[:, 0]:
+        for state in hidden:
             key = product(fusion.attention.key.weight, state.tolist())
             energies = [math.tanh(a + b) for a, b in zip(key, query, strict=True)]
             raised.append(math.exp(product(fusion.attention.score.weight, energies)[0]))
         context = [
             sum(a * h for a, h in zip(raised, column, strict=True)) / sum(raised)
-            for column in hidden[:, 0].T.tolist()
+            for column in hidden.T.tolist()
         ]
         added = product(fusion.enter.weight, context)
         assert (looked - projected)[row].tolist() == pytest.approx(added, abs=1e-10)

@@ -52,6 +52,8 @@ def test_packing_lists_the_words_step_by_step_the_longest_row_first() -> None:
     assert packing.order.tolist() == [1, 2, 0]
     assert packing.rows.tolist() == [1, 2, 0, 1, 2, 1]
     assert packing.places.tolist() == [0, 0, 0, 1, 1, 2]
+    assert packing.mirror.tolist() == [5, 4, 2, 3, 1, 0]
+    assert packing.ends.tolist() == [5, 4, 2]
     assert packing.counts == [3, 2, 1]
     padded = packing.pad(torch.arange(1.0, 7.0)[:, None], len(packing.counts))[:, :, 0]
     assert padded.tolist() == [[3, 0, 0], [1, 4, 6], [2, 5, 0]]
@@ -63,7 +65,9 @@ def test_bidirectional_gru_equals_torchs_packed_one_with_its_gradients() -> None
     theirs = torch_gru(ours)
     inputs, again = random(7, 4, 5).requires_grad_(), random(7, 4, 5).requires_grad_()
 
-    states, last = ours(inputs, LENGTHS)
+    packing = pack(LENGTHS)
+    words, last = ours(inputs[packing.places, packing.rows], packing)
+    states = packing.pad(words, 7).transpose(0, 1)
     packed, ends = theirs(pack_padded_sequence(again, LENGTHS, enforce_sorted=False))
     expected, _ = pad_packed_sequence(packed)
     expected_last = torch.cat((ends[0], ends[1]), dim=-1)
@@ -80,9 +84,9 @@ def test_bidirectional_gru_equals_torchs_packed_one_with_its_gradients() -> None
 
 def test_bidirectional_gru_gradcheck() -> None:
     module = double(BidirectionalGRU(3, 2))
-    inputs = random(4, 3, 3).requires_grad_()
-    lengths = torch.tensor([4, 1, 3])
-    assert torch.autograd.gradcheck(lambda x: module(x, lengths), inputs)
+    inputs = random(8, 3).requires_grad_()
+    packing = pack(torch.tensor([4, 1, 3]))
+    assert torch.autograd.gradcheck(lambda x: module(x, packing), inputs)
 
 
 def decoder_and_source(dropout: float = 0.0) -> tuple[Decoder, DecoderState, Tensor, Attended]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU
+from wholedoc.model.recurrence import BidirectionalGRU, pack
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Encoder(nn.Module):
 
     def forward(self, src: Int[Tensor, "sent src_word"], lengths: Int[Tensor, " sent"]) -> Encoding:
         """Encode padded sentences of the given true lengths (at least one word each)."""
-        embedded = self.dropout(self.embedding(src.T))  # (I, T, E)
-        states, summary = self.rnn(embedded, lengths)
+        packing = pack(lengths)
+        embedded = self.embedding(src[packing.rows, packing.places])
+        states, summary = self.rnn(self.dropout(embedded), packing)
         mask = torch.arange(src.shape[1], device=src.device) < lengths[:, None]
-        return Encoding(self.dropout(states).transpose(0, 1), mask, summary)
+        return Encoding(packing.pad(self.dropout(states), src.shape[1]), mask, summary)

@@ -21,7 +21,7 @@ from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.fusion import Fusion
 from wholedoc.model.memory import Readings
-from wholedoc.model.recurrence import BidirectionalGRU, Gates
+from wholedoc.model.recurrence import BidirectionalGRU, Gates, pack
 
 _WINDOW = 3
 
@@ -153,8 +153,10 @@ class Jean2017(LocalContext):
         encoded: dict[int, Tensor] = {}
         if places := [t for t in before if t >= 0]:
             embedded, lengths = document.embed(places)
-            states, _ = self.rnn(self.dropout(embedded).transpose(0, 1), lengths)
-            rows = self.dropout(states).unbind(1)
+            packing = pack(lengths)
+            words = embedded[packing.rows, packing.places]
+            states, _ = self.rnn(self.dropout(words), packing)
+            rows = packing.pad(self.dropout(states), embedded.shape[1])
             trimmed = [row[:n] for row, n in zip(rows, lengths.tolist(), strict=True)]
             encoded = dict(zip(places, trimmed, strict=True))
         return Readings(words=tuple(encoded.get(t, nothing) for t in before))

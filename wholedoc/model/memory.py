@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.config import ModelConfig
 from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU
+from wholedoc.model.recurrence import BidirectionalGRU, pack
 
 
 @dataclass(frozen=True)
@@ -120,11 +119,11 @@ class SourceMemory(nn.Module):
         if self.moments is not None:
             mean, deviation = self.moments
             vectors = (vectors - mean) / deviation.clamp(min=1e-6)
-        lengths = list(sizes) or [len(vectors)]
-        padded = pad_sequence(list(torch.split(self.dropout(vectors), lengths)))
-        states, _ = self.rnn(padded, torch.tensor(lengths, device=vectors.device))
-        cells = [states[:length, d] for d, length in enumerate(lengths)]
-        dropped: Tensor = self.dropout(torch.cat(cells))
+        lengths = torch.tensor(list(sizes) or [len(vectors)], device=vectors.device)
+        packing = pack(lengths)
+        cells = (lengths.cumsum(dim=0) - lengths)[packing.rows] + packing.places
+        states, _ = self.rnn(self.dropout(vectors).index_select(0, cells), packing)
+        dropped: Tensor = self.dropout(states.index_select(0, cells.argsort()))
         return dropped
 
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 @final
@@ -36,8 +37,15 @@ class Packing:
     """The row that each word is in."""
     places: Int[Tensor, " word"]
     """Its place there."""
+    mirror: Int[Tensor, " word"]
+    """Where in the list its row has the word as far from the end as it is from the beginning."""
     counts: list[int]
     """How many words each step has."""
+
+    @property
+    def ends(self) -> Int[Tensor, " row"]:
+        """Where in the list the last words of the rows are, the longest row first."""
+        return self.mirror[: len(self.order)]
 
     def pad(
         self, words: Float[Tensor, "word width"], steps: int
@@ -50,67 +58,127 @@ class Packing:
 
 def pack(lengths: Int[Tensor, " row"]) -> Packing:
     """The packing of rows of given lengths, at least one word each."""
-    order = lengths.argsort(descending=True, stable=True)
-    steps = torch.arange(int(lengths.max()), device=lengths.device)
-    real = steps[:, None] < lengths[order]  # (step, row)
-    places, rows = real.nonzero(as_tuple=True)
-    return Packing(order, order[rows], places, real.sum(dim=1).tolist())
+    lengths, order = lengths.sort(descending=True, stable=True)
+    steps = torch.arange(int(lengths[0]), device=lengths.device)
+    real = steps[:, None] < lengths  # (step, row)
+    places, ranks = real.nonzero(as_tuple=True)
+    counts = real.sum(dim=1)
+    before = counts.cumsum(dim=0) - counts  # words of all earlier steps
+    mirror = before[lengths[ranks] - 1 - places] + ranks
+    return Packing(order, order[ranks], places, mirror, counts.tolist())
 
 
 class GRUTape:
     """The steps of a GRU over packed rows, kept for the way back.
 
     Any dimensions may stand before the last two. [u_r u_z u_n] is the projected input of a step,
-    [g_r g_z g_n] = W_s s + b;
-    r = σ(u_r + g_r),  z = σ(u_z + g_z),  n = tanh(u_n + r ⊙ g_n),  s' = (1 − z) ⊙ n + z ⊙ s.
+    [g_r g_z g_n] = W_s s;
+    r = σ(u_r + g_r + b_r),  z = σ(u_z + g_z + b_z),  n = tanh(u_n + r ⊙ (g_n + b_n)),
+    s' = (1 − z) ⊙ n + z ⊙ s. ``projected`` becomes the tape's own; ``extra`` numbers stand beside
+    g, for products that use the same state.
     """
 
-    def __init__(self, first: Float[Tensor, "*any row hidden"], counts: list[int]) -> None:
-        *others, _, self.hidden = first.shape
-        words = sum(counts)
-        self.states = first.new_empty(*others, words, self.hidden)
-        self.after = torch.split(self.states, counts, dim=-2)
+    def __init__(
+        self,
+        first: Float[Tensor, "*any row hidden"],
+        projected: Float[Tensor, "*any word gates"],
+        bias: Float[Tensor, "*any gates"],
+        counts: list[int],
+        extra: int = 0,
+    ) -> None:
+        *others, words, gates = projected.shape
+        hidden = gates // 3
+        self.counts = counts
+        projected[..., : 2 * hidden] += bias[..., None, : 2 * hidden]
+        self._bias = bias[..., None, 2 * hidden :]
+        self.states = first.new_empty(*others, words, hidden)
+        self.after = self.steps(self.states)
         """s_j of each step."""
         starts = (first, *self.after)
         self.before = [state[..., :n, :] for state, n in zip(starts, counts, strict=False)]
         """s_{j-1} of the rows of each step."""
-        gates = first.new_empty(*others, words, 3 * self.hidden)
-        self.gates = torch.split(gates, counts, dim=-2)  # r, z, n
-        memory = first.new_empty(*others, words, self.hidden)
-        self.memory = torch.split(memory, counts, dim=-2)  # g_n
+        self.projected = self.steps(projected)
+        """u; may still be written to before its step."""
+        self.both = first.new_empty(*others, words, gates + extra)
+        self.recurrent = self.steps(self.both)
+        """g and whatever else is made from the state; to be written before its step.
 
-    def forward(
-        self,
-        j: int,
-        projected: Float[Tensor, "*rows gates"],
-        recurrent: Float[Tensor, "*rows gates"],
-    ) -> Float[Tensor, "*rows hidden"]:
-        """s_j, from u and g."""
-        both = 2 * self.hidden
-        gates, memory = self.gates[j], self.memory[j]
-        memory.copy_(recurrent[..., both:])
-        torch.add(projected[..., :both], recurrent[..., :both], out=gates[..., :both]).sigmoid_()
-        reset, update, new = gates.chunk(3, dim=-1)
-        torch.addcmul(projected[..., both:], reset, memory, out=new).tanh_()
-        return torch.lerp(new, self.before[j], update, out=self.after[j])
+        Without b: a product that has nothing to add to is a good deal faster.
+        """
+        new = first.new_empty(*others, words, hidden)
+        reset, update, memory, _ = torch.split(self.both, [hidden, hidden, hidden, extra], dim=-1)
+        self.reset, self.update, self.memory = map(self.steps, (reset, update, memory))
+        self.sigmoids = self.steps(self.both[..., : 2 * hidden])
+        self._given = self.steps(projected[..., : 2 * hidden])
+        self._given_new = self.steps(projected[..., 2 * hidden :])
+        self.new_of = self.steps(new)
 
-    def backward(
-        self,
-        j: int,
-        grad: Float[Tensor, "*rows hidden"],
-        projected: Float[Tensor, "*rows gates"],
-        recurrent: Float[Tensor, "*rows gates"],
-    ) -> Float[Tensor, "*rows hidden"]:
-        """Write the gradients of u and g; give the part of s_{j-1}'s that does not go through g."""
-        both = 2 * self.hidden
-        reset, update, new = self.gates[j].chunk(3, dim=-1)
-        d_reset, d_update, d_new = projected.chunk(3, dim=-1)
-        torch.mul(grad, 1 - update, out=d_new).mul_(1 - new * new)
-        torch.mul(grad, self.before[j] - new, out=d_update).mul_(update * (1 - update))
-        torch.mul(d_new, self.memory[j], out=d_reset).mul_(reset * (1 - reset))
-        recurrent[..., :both] = projected[..., :both]
-        torch.mul(d_new, reset, out=recurrent[..., both:])
-        return grad * update
+    def steps(self, words: Float[Tensor, "*any word width"]) -> tuple[Tensor, ...]:
+        """The words of each step."""
+        return torch.split(words, self.counts, dim=-2)
+
+    def forward(self, j: int) -> Float[Tensor, "*any row hidden"]:
+        """s_j, from u and g, which give way to r and z."""
+        self.sigmoids[j].add_(self._given[j]).sigmoid_()
+        self.memory[j].add_(self._bias)
+        new = torch.addcmul(self._given_new[j], self.reset[j], self.memory[j], out=self.new_of[j])
+        return torch.lerp(new.tanh_(), self.before[j], self.update[j], out=self.after[j])
+
+
+class GRUReturn:
+    """The way back through the steps of a tape, from the gradient of s' to those of s, u and g.
+
+    d_un = ds' (1 − z)(1 − n²),  d_gn = d_un r,  d_ur = d_gr = d_un g_n r(1 − r),
+    d_uz = d_gz = ds' (s − n) z(1 − z),  d_s = ds' z, but for the way through g.
+    They are kept in the order s, u_n, r, z, g_n, extra, so that the gradients of u = [n r z] and
+    those of g = [r z n] both stand side by side.
+    """
+
+    def __init__(self, tape: GRUTape) -> None:
+        self._tape = tape
+        hidden = tape.states.shape[-1]
+        grads = tape.both.new_empty(*tape.both.shape[:-1], tape.both.shape[-1] + 2 * hidden)
+        self.kept, self._new, self._reset, self._update, self._through = (
+            tape.steps(grads[..., start * hidden : (start + 1) * hidden]) for start in range(5)
+        )  # kept: the part of the gradient of s_{j-1} that does not go through g
+        self._both = tape.steps(grads[..., 2 * hidden : 4 * hidden])
+        self.all_projected = grads[..., hidden : 4 * hidden]
+        self.projected = tape.steps(self.all_projected)
+        """The gradients of u, as [n r z]."""
+        self.all_recurrent = grads[..., 2 * hidden :]
+        self.recurrent = tape.steps(self.all_recurrent)
+        """The gradients of g, as [r z n], and of the extra numbers."""
+        self.extra = tape.steps(grads[..., 5 * hidden :])
+
+    def backward(self, j: int, grad: Float[Tensor, "*any row hidden"]) -> None:
+        """All gradients of a step, from that of s_j."""
+        tape = self._tape
+        before, new, update = tape.before[j], tape.new_of[j], tape.update[j]
+        torch.mul(grad, update, out=self.kept[j])
+        d_new = torch.sub(grad, self.kept[j], out=self._new[j])
+        torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
+        torch.mul(d_new, tape.reset[j], out=self._through[j])
+        torch.mul(d_new, tape.memory[j], out=self._reset[j])
+        torch.sub(before, new, out=self._update[j]).mul_(grad)
+        both = self._both[j]
+        torch.ops.aten.sigmoid_backward.grad_input(both, tape.sigmoids[j], grad_input=both)
+
+    def before(self) -> Float[Tensor, "*any word hidden"]:
+        """s_{j-1} of all steps."""
+        return torch.cat(self._tape.before, dim=-2)
+
+    def bias(self) -> Float[Tensor, "*any gates"]:
+        """The gradient of b."""
+        return self.all_recurrent[..., : 3 * self.kept[0].shape[-1]].sum(dim=-2)
+
+    def gates(self) -> Float[Tensor, "*any word gates"]:
+        """The gradients of u of all steps, as [r z n]."""
+        return self.all_projected.roll(-self.kept[0].shape[-1], dims=-1)
+
+
+def as_returned(weight: Float[Tensor, "gates any"]) -> Float[Tensor, "gates any"]:
+    """A matrix that makes u, with the rows of its gates in the order of :class:`GRUReturn`."""
+    return weight.roll(len(weight) // 3, dims=0)
 
 
 def add_rows(
@@ -124,7 +192,7 @@ def add_rows(
 class BidirectionalGRU(nn.Module):
     """→h_i = GRU(→h_{i-1}, x_i) and ←h_i = GRU(←h_{i+1}, x_i), both from zero.
 
-    Each sequence is read backward from its own end, so that no state sees padding.
+    Each sequence is read backward from its own end.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
@@ -134,27 +202,23 @@ class BidirectionalGRU(nn.Module):
         self.forward_state, self.backward_state = Gates(hidden, hidden), Gates(hidden, hidden)
 
     def forward(
-        self, inputs: Float[Tensor, "step row input"], lengths: Int[Tensor, " row"]
-    ) -> tuple[Float[Tensor, "step row states"], Float[Tensor, "row states"]]:
-        """States [→h ; ←h] of all steps, zero at padding, and [last →h ; first ←h]."""
-        packing = pack(lengths)
-        places, rows = packing.places, packing.rows
-        mirrored = lengths[rows] - 1 - places
-        both = torch.stack((inputs[places, rows], inputs[mirrored, rows]))  # (2, word, input)
-        weight = torch.stack((self.forward_input.weight, self.backward_input.weight))
-        bias = torch.stack((self.forward_input.bias, self.backward_input.bias))
+        self, words: Float[Tensor, "word input"], packing: Packing
+    ) -> tuple[Float[Tensor, "word states"], Float[Tensor, "row states"]]:
+        """States [→h ; ←h] of packed words, and [last →h ; first ←h] of their rows."""
+        weight = torch.cat((self.forward_input.weight, self.backward_input.weight))
+        bias = torch.cat((self.forward_input.bias, self.backward_input.bias))
         states: Tensor = _BidirectionalGRU.apply(  # type: ignore[no-untyped-call]
-            torch.baddbmm(bias[:, None], both, weight.mT),
-            torch.stack((self.forward_state.weight, self.backward_state.weight)),
-            torch.stack((self.forward_state.bias, self.backward_state.bias)),
-            packing.counts,
-        )  # (2, word, hidden)
-        paired = states.new_zeros(*inputs.shape[:2], 2, self.hidden)
-        paired[places, rows, 0], paired[mirrored, rows, 1] = states
-        last = states.new_zeros(len(lengths), 2, self.hidden)
-        ends = mirrored == 0
-        last[rows[ends]] = states[:, ends].transpose(0, 1)
-        return paired.flatten(2), last.flatten(1)
+            functional.linear(words, weight, bias),
+            self.forward_state.weight, self.forward_state.bias,
+            self.backward_state.weight, self.backward_state.bias,
+            packing,
+        )  # (2, word, hidden)  # fmt: skip
+        ahead, back = states
+        last = states.new_empty(len(packing.order), 2 * self.hidden)
+        last[packing.order] = torch.cat(
+            (ahead.index_select(0, packing.ends), back[: len(packing.order)]), dim=-1
+        )
+        return torch.cat((ahead, back), dim=-1), last
 
 
 class _BidirectionalGRU(torch.autograd.Function):
@@ -162,33 +226,50 @@ class _BidirectionalGRU(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, projected: Tensor, weight: Tensor, bias: Tensor, counts: list[int]
-    ) -> Tensor:
+        ctx: Any,
+        projected: Tensor, forward_weight: Tensor, forward_bias: Tensor,
+        backward_weight: Tensor, backward_bias: Tensor, packing: Packing,
+    ) -> Tensor:  # fmt: skip
         """All steps in order; every tensor has the two directions before its words."""
-        directions, _, gates = projected.shape
-        tape = GRUTape(projected.new_zeros(directions, counts[0], gates // 3), counts)
-        for j, inputs in enumerate(torch.split(projected, counts, dim=1)):
-            tape.forward(j, inputs, torch.baddbmm(bias[:, None], tape.before[j], weight.mT))
-        ctx.save_for_backward(weight)
-        ctx.tape, ctx.counts = tape, counts
-        return tape.states.clone()
+        counts, mirror = packing.counts, packing.mirror
+        ahead, back = projected.chunk(2, dim=-1)
+        given = torch.stack((ahead, back.index_select(0, mirror)))
+        hidden = given.shape[-1] // 3
+        first = given.new_zeros(2, counts[0], hidden)
+        tape = GRUTape(first, given, torch.stack((forward_bias, backward_bias)), counts)
+        weights = forward_weight.T.contiguous(), backward_weight.T.contiguous()
+        for j in range(len(counts)):
+            for before, weight, gates in zip(
+                tape.before[j], weights, tape.recurrent[j], strict=True
+            ):
+                torch.mm(before, weight, out=gates)
+            tape.forward(j)
+        ctx.save_for_backward(forward_weight, backward_weight, mirror)
+        ctx.tape = tape
+        return torch.stack((tape.states[0], tape.states[1].index_select(0, mirror)))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        """All steps in reverse order, then one product for the weights."""
-        (weight,) = ctx.saved_tensors
+    def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor | None, ...]:
+        """All steps in reverse order, then one product for each weight."""
+        *weights, mirror = ctx.saved_tensors
         tape: GRUTape = ctx.tape
-        d_projected = weight.new_empty(*grad_states.shape[:2], weight.shape[1])
-        d_recurrent = torch.empty_like(d_projected)
-        projected, recurrent, grads = (
-            torch.split(tensor, ctx.counts, dim=1)
-            for tensor in (d_projected, d_recurrent, grad_states.clone())
-        )
-        d_state = grad_states[:, :0]
+        way = GRUReturn(tape)
+        both = torch.stack((grad_states[0], grad_states[1].index_select(0, mirror)))
+        grads = torch.split(both, tape.counts, dim=1)
+        d_state = both[:, :0]
         for j in reversed(range(len(grads))):
             add_rows(grads[j], d_state)
-            d_state = tape.backward(j, grads[j], projected[j], recurrent[j])
-            d_state.baddbmm_(recurrent[j], weight)
-        before = torch.cat(tape.before, dim=1)
-        return d_projected, torch.bmm(d_recurrent.mT, before), d_recurrent.sum(dim=1), None
+            way.backward(j, grads[j])
+            d_state = way.kept[j]
+            for state, recurrent, weight in zip(d_state, way.recurrent[j], weights, strict=True):
+                state.addmm_(recurrent, weight)
+        ahead, back = way.gates()
+        d_weights = [
+            (recurrent.T @ before, bias)
+            for recurrent, before, bias in zip(
+                way.all_recurrent, way.before(), way.bias(), strict=True
+            )
+        ]
+        d_projected = torch.cat((ahead, back.index_select(0, mirror)), dim=-1)
+        return d_projected, *d_weights[0], *d_weights[1], None

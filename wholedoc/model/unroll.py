@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from wholedoc.model.recurrence import GRUTape, add_rows
+from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, as_returned
 
 
 @dataclass(frozen=True)
@@ -81,37 +81,40 @@ class _Unroll(torch.autograd.Function):
         w_between: Tensor, b_between: Tensor, w_upper: Tensor, b_upper: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
-        gates = 3 * lower0.shape[-1]
-        lower, upper = GRUTape(lower0, counts), GRUTape(upper0, counts)
-        queries = torch.split(words.new_empty(len(words), keys.shape[-1]), counts)
+        align = keys.shape[-1]
+        lower = GRUTape(lower0, words.clone(), b_lower, counts, align)
+        upper = GRUTape(upper0, b_between.repeat(len(words), 1), b_upper, counts, align)
+        queries = lower.steps(lower.both[:, -align:])
+        from_upper = upper.steps(upper.both[:, -align:])
         alphas = words.new_empty(len(words), keys.shape[1])
         contexts = words.new_empty(len(words), values.shape[-1])
-        alpha_of, context_of, word_of = (
-            torch.split(tensor, counts) for tensor in (alphas, contexts, words)
-        )
+        alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts[:, None], counts)
         context_mask, lower_mask = _split(context_dropout, counts), _split(lower_dropout, counts)
+        # Few rows are multiplied a good deal faster by matrices laid out for them.
+        lower_t, upper_t, context_t, between_t = (
+            weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
+        )
         energies = torch.empty_like(keys)
         padding = ~mask
         for j, n in enumerate(counts):
-            from_lower = lower.before[j] @ w_lower.T
-            from_upper = upper.before[j] @ w_upper.T
-            query = torch.add(from_lower[:, gates:], from_upper[:, gates:], out=queries[j])
+            torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
+            torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
+            query = queries[j].add_(from_upper[j])
             energy = torch.add(keys[:n], query[:, None], out=energies[:n]).tanh_()
             alpha = (energy @ score).masked_fill_(padding[:n], float("-inf"))
             alpha = torch.softmax(alpha, dim=-1, out=alpha_of[j])
-            context = torch.bmm(alpha[:, None], values[:n], out=context_of[j][:, None])[:, 0]
+            context = torch.bmm(alpha[:, None], values[:n], out=context_of[j])[:, 0]
             seen = context if context_mask is None else context * context_mask[j]
-            projected = torch.addmm(word_of[j], seen, w_context.T)
-            state = lower.forward(j, projected, from_lower[:, :gates].add_(b_lower))
+            lower.projected[j].addmm_(seen, context_t)
+            state = lower.forward(j)
             seen = state if lower_mask is None else state * lower_mask[j]
-            projected = torch.addmm(b_between, seen, w_between.T)
-            upper.forward(j, projected, from_upper[:, :gates].add_(b_upper))
+            upper.projected[j].addmm_(seen, between_t)
+            upper.forward(j)
         ctx.save_for_backward(
             keys, values, contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         )  # fmt: skip
         ctx.lower, ctx.upper, ctx.queries, ctx.alphas = lower, upper, queries, alpha_of
-        ctx.counts = counts
         alphas = alphas.clone()
         ctx.mark_non_differentiable(alphas)
         return upper.states.clone(), contexts, alphas
@@ -127,62 +130,83 @@ class _Unroll(torch.autograd.Function):
             keys, values, contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         ) = ctx.saved_tensors  # fmt: skip
-        lower, upper, queries, alphas = ctx.lower, ctx.upper, ctx.queries, ctx.alphas
-        counts: list[int] = ctx.counts
-        words, hidden = grad_states.shape
-        gates = 3 * hidden
-        d_words = keys.new_empty(words, gates)
-        d_between = torch.empty_like(d_words)
-        d_lower = keys.new_empty(words, len(w_lower))  # gates, then query
-        d_upper = torch.empty_like(d_lower)
-        d_word, d_under, d_low, d_up, grad_state, grad_context = (
-            torch.split(tensor, counts)
-            for tensor in (d_words, d_between, d_lower, d_upper, grad_states.clone(), grad_contexts)
+        lower_states, counts = ctx.lower.states, ctx.lower.counts
+        lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
+        attention = _AttentionReturn(keys, values, score, len(counts))
+        grad_state, grad_context = (
+            torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
         )
         context_mask, lower_mask = _split(context_dropout, counts), _split(lower_dropout, counts)
-        # α_j and the gradient of c_j for every sentence, zero where it has no word: see d_values.
-        all_alphas = keys.new_zeros(len(counts), *keys.shape[:2])
-        d_contexts = keys.new_zeros(len(counts), len(values), values.shape[-1])
-        d_keys, d_score = torch.zeros_like(keys), torch.zeros_like(score)
-        energies = torch.empty_like(keys)
+        w_between, w_context = as_returned(w_between), as_returned(w_context)
         d_lower_state = d_upper_state = grad_states[:0]
-        for j, n in reversed(list(enumerate(counts))):
+        for j in reversed(range(len(counts))):
             add_rows(grad_state[j], d_upper_state)
-            d_upper_state = upper.backward(j, grad_state[j], d_under[j], d_up[j][:, :gates])
-            d_seen = d_under[j] @ w_between
+            upper.backward(j, grad_state[j])
+            d_seen = upper.projected[j] @ w_between
             if lower_mask is not None:
                 d_seen *= lower_mask[j]
             add_rows(d_seen, d_lower_state)
-            d_lower_state = lower.backward(j, d_seen, d_word[j], d_low[j][:, :gates])
-            d_context = torch.mm(d_word[j], w_context, out=d_contexts[j, :n])
+            lower.backward(j, d_seen)
+            d_context = attention.d_contexts[j, : counts[j]]
+            torch.mm(lower.projected[j], w_context, out=d_context)
             if context_mask is not None:
                 d_context *= context_mask[j]
             d_context += grad_context[j]
-            d_alpha = torch.bmm(values[:n], d_context[:, :, None])[:, :, 0]
-            alpha = all_alphas[j, :n].copy_(alphas[j])
-            d_alpha = alpha * (d_alpha - (alpha * d_alpha).sum(dim=-1, keepdim=True))
-            energy = torch.add(keys[:n], queries[j][:, None], out=energies[:n]).tanh_()
-            d_score.addmv_(energy.view(-1, len(score)).T, d_alpha.flatten())
-            energy.square_().neg_().add_(1).mul_(d_alpha[:, :, None])
-            energy *= score
-            d_keys[:n] += energy
-            query = energy.sum(dim=1)
-            d_low[j][:, gates:] = query
-            d_up[j][:, gates:] = query
-            d_lower_state.addmm_(d_low[j], w_lower)
-            d_upper_state.addmm_(d_up[j], w_upper)
-        # c_j = Σ α_ji h_i: all steps in one product per sentence.
-        d_values = torch.bmm(all_alphas.permute(1, 2, 0), d_contexts.transpose(0, 1))
+            attention.backward(j, d_context, ctx.queries[j], ctx.alphas[j], lower.extra[j])
+            upper.extra[j].copy_(lower.extra[j])
+            d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], w_lower)
+            d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
         seen_context = contexts if context_dropout is None else contexts * context_dropout
-        seen_lower = lower.states if lower_dropout is None else lower.states * lower_dropout
+        seen_lower = lower_states if lower_dropout is None else lower_states * lower_dropout
+        d_words, d_between = lower.gates(), upper.gates()
         return (
-            d_words, None, d_keys, d_values, None, d_lower_state, d_upper_state, None, None,
-            d_score,
+            d_words, None, *attention.finish(), None, d_lower_state, d_upper_state, None, None,
+            attention.d_score,
             d_words.T @ seen_context,
-            d_lower.T @ torch.cat(lower.before), d_lower[:, :gates].sum(dim=0),
+            lower.all_recurrent.T @ lower.before(), lower.bias(),
             d_between.T @ seen_lower, d_between.sum(dim=0),
-            d_upper.T @ torch.cat(upper.before), d_upper[:, :gates].sum(dim=0),
+            upper.all_recurrent.T @ upper.before(), upper.bias(),
         )  # fmt: skip
+
+
+class _AttentionReturn:
+    """The way back through a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i.
+
+    With e = tanh(k_i + q_j), ∂a/∂k_i = ∂a/∂q_j = v ⊙ (1 − e²). The gradients of a sum to zero over
+    the words, so that of q_j is −v ⊙ Σ_i ∂a_i e²: the 1 is left out there, and counted apart for k.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, score: Tensor, steps: int) -> None:
+        self.keys, self.values, self.score = keys, values, score
+        self.energies = torch.empty_like(keys)
+        self.d_score = torch.zeros_like(score)
+        self.squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
+        self.d_scores = keys.new_zeros(keys.shape[:2])  # Σ_j ∂a_ji
+        # α_j and the gradient of c_j for every sentence, zero where it has no word.
+        self.alphas = keys.new_zeros(steps, *keys.shape[:2])
+        self.d_contexts = keys.new_zeros(steps, len(values), values.shape[-1])
+
+    def backward(
+        self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
+    ) -> None:
+        """A step; writes the gradient of its queries."""
+        n = len(query)
+        d_alpha = torch.bmm(self.values[:n], d_context[:, :, None])[:, :, 0]
+        self.alphas[j, :n] = alpha
+        d_scores = torch._softmax_backward_data(d_alpha, alpha, -1, alpha.dtype)
+        energy = torch.add(self.keys[:n], query[:, None], out=self.energies[:n]).tanh_()
+        self.d_score.addmv_(energy.view(-1, len(self.score)).T, d_scores.flatten())
+        energy.square_()
+        self.squares[:n].addcmul_(energy, d_scores[:, :, None], value=-1)
+        self.d_scores[:n] += d_scores
+        summed = torch.bmm(d_scores[:, None], energy)[:, 0]
+        torch.mul(summed, -self.score, out=d_query)
+
+    def finish(self) -> tuple[Tensor, Tensor]:
+        """The gradients of k and h; that of h is one product per sentence over all steps."""
+        d_keys = self.squares.add_(self.d_scores[:, :, None]).mul_(self.score)
+        d_values = torch.bmm(self.alphas.permute(1, 2, 0), self.d_contexts.transpose(0, 1))
+        return d_keys, d_values
 
 
 def _split(tensor: Tensor | None, counts: list[int]) -> tuple[Tensor, ...] | None:
