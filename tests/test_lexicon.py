@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from wholedoc.corpus.documents import Document, SentencePair
-from wholedoc.corpus.vocabulary import WordVocabulary
+from wholedoc.corpus.vocabulary import PAD, WordVocabulary
 from wholedoc.errors import UserError
 from wholedoc.model.decoder import Decoded
+from wholedoc.model.recurrence import pack
 from wholedoc.training import lexicon
 from wholedoc.training.lexicon import learn_lexicon, read_lexicon, write_lexicon
 
@@ -28,8 +29,10 @@ class Monotone(nn.Module):
         words = torch.arange(trg_in.shape[1])
         place = torch.minimum(words[None], lengths[:, None] - 1)
         weights = nn.functional.one_hot(place, src.shape[1]).float()
-        nothing = torch.zeros(*trg_in.shape, 1)
-        return Decoded(nothing, weights, nothing)
+        packing = pack((trg_in != PAD).sum(dim=1))
+        words = weights[packing.rows, packing.places]
+        nothing = torch.zeros(len(words), 1)
+        return Decoded(packing, trg_in.shape[1], nothing, words, nothing)
 
 
 def learn(*pairs: tuple[str, str], batch_tokens: int = 1000) -> dict[str, str]:

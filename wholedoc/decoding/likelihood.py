@@ -42,13 +42,13 @@ def score_sentences(
     def run(chosen: list[int]) -> list[float]:
         src, src_lengths = pad([sentences[i] for i in chosen])
         trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
-        trg_out, trg_lengths = pad([[*translations[i], EOS] for i in chosen])
+        trg_out, _ = pad([[*translations[i], EOS] for i in chosen])
         rows = torch.tensor(chosen, device=device)
         read = gather_readings(readings, rows) if readings else None
         decoded = model(src.to(device), src_lengths.to(device), trg_in.to(device), read)
-        trg_mask = torch.arange(trg_out.shape[1]) < trg_lengths[:, None]
-        of_sentence = trg_mask.nonzero()[:, 0].to(device)
-        features, words = decoded.features[trg_mask.to(device)], trg_out[trg_mask].to(device)
+        of_sentence = decoded.packing.rows
+        features = decoded.packed_features
+        words = trg_out.to(device)[of_sentence, decoded.packing.places]
         scores = torch.zeros(len(chosen), dtype=torch.float64, device=device)
         step = max(1, _LOGITS_AT_ONCE // model.decoder.output.vocabulary.out_features)
         for start in range(0, len(words), step):
@@ -76,10 +76,10 @@ def given_states(
 
     def run(chosen: list[int]) -> list[Tensor]:
         src, src_lengths = pad([sentences[i] for i in chosen])
-        trg_in, trg_lengths = pad([[BOS, *translations[i]] for i in chosen])
-        states = model(src.to(device), src_lengths.to(device), trg_in.to(device)).states
-        rows = torch.arange(len(chosen), device=device)
-        return list(states[rows, trg_lengths.to(device) - 1])
+        trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
+        decoded = model(src.to(device), src_lengths.to(device), trg_in.to(device))
+        packing = decoded.packing
+        return list(decoded.packed_states[packing.ends[packing.order.argsort()]])
 
     batches = _batches(sentences, translations, batch_tokens)
     return _stack(model, in_order(range(len(sentences)), batches, run))

@@ -15,7 +15,7 @@ from wholedoc.model.encoder import Encoding
 from wholedoc.model.fusion import FUSIONS, Fusion
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings
-from wholedoc.model.recurrence import Gates, pack
+from wholedoc.model.recurrence import Gates, Packing, pack
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
 
 
@@ -55,16 +55,34 @@ class Source:
 
 @dataclass(frozen=True)
 class Decoded:
-    """A batch of given target sentences, read word by word; all is zero at padding."""
+    """A batch of given target sentences, read word by word, without padding or with it."""
 
-    features: Float[Tensor, "sent trg_word hidden"]
+    packing: Packing
+    steps: int
+    """Words of the longest sentence."""
+    packed_features: Float[Tensor, "word hidden"]
     """r_j, from which the output layer predicts y_j."""
-    weights: Float[Tensor, "sent trg_word src_word"]
+    packed_weights: Float[Tensor, "word src_word"]
     """α_j: where the decoder looked."""
-    states: Float[Tensor, "sent trg_word hidden"]
+    packed_states: Float[Tensor, "word hidden"]
     """s_j of the upper layer."""
     logits: Float[Tensor, "sent vocabulary"] | None = None
     """What the readings add to the logits of every word."""
+
+    @property
+    def features(self) -> Float[Tensor, "sent trg_word hidden"]:
+        """r_j, zero at padding."""
+        return self.packing.pad(self.packed_features, self.steps)
+
+    @property
+    def weights(self) -> Float[Tensor, "sent trg_word src_word"]:
+        """α_j, zero at padding."""
+        return self.packing.pad(self.packed_weights, self.steps)
+
+    @property
+    def states(self) -> Float[Tensor, "sent trg_word hidden"]:
+        """s_j of the upper layer, zero at padding."""
+        return self.packing.pad(self.packed_states, self.steps)
 
 
 @final
@@ -213,7 +231,6 @@ class Decoder(nn.Module):
     ) -> Decoded:
         """Read given target sentences: what the decoder computes before each of their words."""
         source = self.prepare(encoding, readings)
-        steps = trg_in.shape[1]
         packing = pack((trg_in != PAD).sum(dim=1))  # nothing is computed for padding
         embedded = self.embedding(trg_in[packing.rows, packing.places])  # (N, E)
         words = self.word(self.dropout(embedded))  # all steps in one product
@@ -229,12 +246,7 @@ class Decoder(nn.Module):
                 state, words, packing.counts, attended, others
             )
         features = self.output.features(self.dropout(states), contexts, embedded)
-        return Decoded(
-            packing.pad(features, steps),
-            packing.pad(weights, steps),
-            packing.pad(states, steps),
-            source.logits,
-        )
+        return Decoded(packing, trg_in.shape[1], features, weights, states, source.logits)
 
     def unroll(
         self,

@@ -42,16 +42,14 @@ def translation_loss(
     Paper: [pll], the pseudo-likelihood of sentences given all others. Only real words are
     multiplied by the output matrix.
     """
-    mask = batch.trg_mask
-    output = model.decoder.output.vocabulary
-    sentences = mask.nonzero()[:, 0]
+    packing = decoded.packing
     return word_loss(
-        output,
-        decoded.features[mask],
-        batch.trg_out[mask],
+        model.decoder.output.vocabulary,
+        decoded.packed_features,
+        batch.trg_out[packing.rows, packing.places],
         label_smoothing,
         decoded.logits,
-        sentences,
+        packing.rows,
     )
 
 
@@ -74,7 +72,9 @@ class _OutputLoss(torch.autograd.Function):
     """−Σ (1−ε) log p(y) + ε mean log p, p = softmax(W_y r + b + added), a chunk of words at a time.
 
     The gradient of a chunk, p − (1−ε) 1_y − ε/V, is taken while its p is at hand, so that no more
-    than one chunk of the words × vocabulary matrix ever exists.
+    than one chunk of the words × vocabulary matrix ever exists. Its last term is the same for all
+    words, and so is the mean of the logits a product with mean weights: both are taken without
+    another walk through the matrix.
     """
 
     @staticmethod
@@ -89,43 +89,76 @@ class _OutputLoss(torch.autograd.Function):
         label_smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         """The smoothed and the plain loss; gradients too, where they will be asked for."""
-        differentiate = any(ctx.needs_input_grad)
-        d_features = torch.empty_like(features) if differentiate else None
-        d_weight = torch.zeros_like(weight) if differentiate else None
-        d_bias = torch.zeros_like(bias) if differentiate else None
-        d_added = torch.zeros_like(added) if differentiate and added is not None else None
-        shifts = None if added is None else added + bias
-        smoothed, nats = features.new_zeros(()), features.new_zeros(())
+        shifts = bias[None] if added is None else added + bias
+        of_word = torch.zeros_like(targets) if added is None or sentences is None else sentences
+        slopes = _Slopes(features, weight, shifts) if any(ctx.needs_input_grad) else None
+        target_logits, target_logs = features.new_empty(2, len(features))
         rows = max(1, _CHUNK // len(weight))
+        buffer = features.new_empty(min(rows, len(features)), len(weight))
+        weight_t = weight.T
         for start in range(0, len(features), rows):
             part = slice(start, start + rows)
-            if shifts is not None and sentences is not None:
-                logits = shifts[sentences[part]].addmm_(features[part], weight.T)
+            logits = buffer[: len(features[part])]
+            if added is None:
+                torch.addmm(bias, features[part], weight_t, out=logits)
             else:
-                logits = torch.addmm(bias, features[part], weight.T)
+                torch.index_select(shifts, 0, of_word[part], out=logits)
+                logits.addmm_(features[part], weight_t)
             target = targets[part, None]
-            total = torch.logsumexp(logits, dim=-1)
-            lost = (total - logits.gather(-1, target)[:, 0]).sum()
-            even = (total - logits.mean(dim=-1)).sum()
-            nats += lost
-            smoothed += torch.lerp(lost, even, label_smoothing)
-            if d_features is None or d_weight is None or d_bias is None:
-                continue
-            slope = logits.sub_(total[:, None]).exp_().sub_(label_smoothing / len(weight))
-            slope[torch.arange(len(target)), target[:, 0]] -= 1 - label_smoothing
-            torch.mm(slope, weight, out=d_features[part])
-            d_weight.addmm_(slope.T, features[part])
-            d_bias += slope.sum(dim=0)
-            if d_added is not None and sentences is not None:
-                d_added.index_add_(0, sentences[part], slope)
-        ctx.save_for_backward(d_features, d_weight, d_bias, d_added)
+            target_logits[part] = logits.gather(-1, target)[:, 0]
+            logs = torch.log_softmax(logits, dim=-1, out=logits)
+            target_logs[part] = logs.gather(-1, target)[:, 0]
+            if slopes is not None:
+                slopes.add(part, logs.exp_(), target, of_word[part], 1 - label_smoothing)
+        nats = -target_logs.sum()
+        means = features @ weight.mean(dim=0) + shifts.mean(dim=-1)[of_word]
+        even = (target_logits - target_logs - means).sum()
+        ctx.with_added = added is not None
+        if slopes is not None:
+            slopes.spread(of_word, label_smoothing / len(weight))
+            ctx.slopes = slopes
         ctx.mark_non_differentiable(nats)
-        return smoothed, nats
+        return torch.lerp(nats, even, label_smoothing), nats
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_nats: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients at hand, scaled."""
         del grad_nats
-        scaled = (None if kept is None else kept * grad for kept in ctx.saved_tensors)
-        return *scaled, None, None, None
+        slopes: _Slopes = ctx.slopes
+        for kept in (slopes.features, slopes.weight, slopes.shifts):
+            kept.mul_(grad)
+        d_bias = slopes.shifts.sum(dim=0)
+        d_added = slopes.shifts if ctx.with_added else None
+        return slopes.features, slopes.weight, d_bias, d_added, None, None, None
+
+
+class _Slopes:
+    """The gradients of :class:`_OutputLoss`, added up chunk by chunk."""
+
+    def __init__(self, features: Tensor, weight: Tensor, shifts: Tensor) -> None:
+        self._features, self._weight = features, weight
+        self.features = torch.empty_like(features)
+        self.weight = torch.zeros_like(weight)
+        self.shifts = torch.zeros_like(shifts)
+
+    def add(
+        self, part: slice, slope: Tensor, target: Tensor, of_word: Tensor, share: float
+    ) -> None:
+        """A chunk's, from its p."""
+        slope.scatter_add_(-1, target, slope.new_full((), -share).expand_as(target))
+        torch.mm(slope, self._weight, out=self.features[part])
+        self.weight.addmm_(slope.T, self._features[part])
+        if len(self.shifts) == 1:
+            self.shifts[0].addmv_(slope.T, slope.new_ones(len(slope)))
+        else:
+            self.shifts.index_add_(0, of_word, slope)
+
+    def spread(self, of_word: Tensor, share: float) -> None:
+        """The same for every word of the vocabulary: what smoothing takes from the gradient."""
+        if share == 0:
+            return
+        self.features -= share * self._weight.sum(dim=0)
+        self.weight -= share * self._features.sum(dim=0)
+        counts = torch.bincount(of_word, minlength=len(self.shifts))
+        self.shifts -= share * counts[:, None].to(self.shifts.dtype)
