@@ -181,9 +181,8 @@ class _Loop:
         self.world.sum_gradients(model.parameters())
         nats, total = self.world.sum([nats, words])
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if config.normalisation == "token":
-            torch._foreach_div_(gradients, total)
-        norm = torch.nn.utils.get_total_norm(gradients).item()
+        scale = 1 / total if config.normalisation == "token" else 1.0
+        norm = scale * torch.nn.utils.get_total_norm(gradients).item()
         if not math.isfinite(norm):
             raise UserError(
                 f"the gradient is not finite in epoch {position.epoch}, update {position.done}",
@@ -191,7 +190,9 @@ class _Loop:
                 fix="lower its learning_rate or clip, in another directory with --run",
             )
         if 0 < config.clip < norm:
-            torch._foreach_mul_(gradients, config.clip / norm)
+            scale *= config.clip / norm
+        if scale != 1:
+            torch._foreach_mul_(gradients, scale)
         self.optimiser.step()
         position.nats += nats
         position.words += int(total)

@@ -52,8 +52,10 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     """The optimiser of a stage."""
     if config.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=config.learning_rate)
-    return torch.optim.Adam(parameters, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9)
+        return torch.optim.SGD(parameters, lr=config.learning_rate, fused=True)
+    return torch.optim.Adam(
+        parameters, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True
+    )
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
