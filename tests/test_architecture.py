@@ -16,7 +16,7 @@ PACKAGE = ROOT / "wholedoc"
 EQUATIONS = ROOT / "docs" / "equations.md"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-BASE = ("config", "errors", "files", "progress")
+BASE = ("allocation", "config", "errors", "files", "progress")
 LAYERS = ("corpus", "model", "decoding", "training", "evaluation", "app", "cli", "__main__")
 RANK = dict.fromkeys(BASE, 0) | {name: rank for rank, name in enumerate(LAYERS, start=1)}
 

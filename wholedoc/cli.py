@@ -19,6 +19,7 @@ import typer
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
+from wholedoc.allocation import keep_freed_memory
 from wholedoc.config import (
     CorpusFiles,
     DataConfig,
@@ -65,6 +66,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text is the same whatever the locale
             stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
+    keep_freed_memory()
     try:
         code = app(standalone_mode=False)
         with _standard_output():

@@ -1,0 +1,18 @@
+"""How the C library allocates memory."""
+
+import ctypes
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's malloc.h
+_PAD = 64 * 2**20
+
+
+def keep_freed_memory() -> None:
+    """Let freed memory be used again by this process instead of giving it back to the system.
+
+    By default every large tensor is given fresh pages and each page is cleared when first touched:
+    a quarter of the time of a training step. Where the C library is not glibc nothing changes.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for option, value in ((_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, _PAD), (_MMAP_MAX, 0)):
+            mallopt(option, value)
