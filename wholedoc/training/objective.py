@@ -12,8 +12,8 @@ from wholedoc.corpus.batches import Batch
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.translation import TranslationModel
 
-# Numbers of the output layer that exist at once: 16 MiB, whatever the batch and vocabulary.
-_CHUNK = 4 * 2**20
+# Numbers of the output layer that exist at once: 8 MiB, whatever the batch and vocabulary.
+_CHUNK = 2 * 2**20
 
 
 @dataclass(frozen=True)
