@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import fsum
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
 from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
-from wholedoc.decoding.search import Hypothesis, search
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.search import Hypothesis, search_with
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
@@ -27,6 +29,16 @@ class System:
     """The sentence model, which makes the first translations."""
     vectors: SentenceVectors | None = None
     """What the source memory is made from."""
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The document model, prepared for search when it is first asked for."""
+        return self.base_predictor if self.model is self.base else Predictor(self.model)
+
+    @cached_property
+    def base_predictor(self) -> Predictor:
+        """The sentence model, likewise."""
+        return Predictor(self.base)
 
 
 @dataclass
@@ -100,12 +112,12 @@ class _Descender:
         """Pass 0: by the sentence model, or by the document model with the source memory alone."""
         by_document = self.config.first_pass == "document" and self.model is not self.system.base
         if not by_document:
-            found = self._search(self.system.base, [s for walk in walks for s in walk.sentences])
+            sentences = [s for walk in walks for s in walk.sentences]
+            found = self._search(self.system.base_predictor, sentences)
         else:
             readings = [self._read(walk) for walk in walks]
-            found = self._search(
-                self.model, [s for walk in walks for s in walk.sentences], readings
-            )
+            sentences = [s for walk in walks for s in walk.sentences]
+            found = self._search(self.system.predictor, sentences, readings)
             for walk, read in zip(walks, readings, strict=True):
                 walk.readings = read
         _deal(walks, found)
@@ -115,7 +127,7 @@ class _Descender:
         if self.config.order == "parallel":
             readings = [self._read(walk) for walk in walks]
             sentences = [s for walk in walks for s in walk.sentences]
-            _deal(walks, self._search(self.model, sentences, readings))
+            _deal(walks, self._search(self.system.predictor, sentences, readings))
             for walk, read in zip(walks, readings, strict=True):
                 walk.readings = read
         else:
@@ -130,7 +142,8 @@ class _Descender:
         for t in range(max(len(walk.sentences) for walk in walks)):
             longer = [walk for walk in walks if len(walk.sentences) > t]
             readings = [self._read(walk, t) for walk in longer]
-            found = self._search(self.model, [walk.sentences[t] for walk in longer], readings)
+            sentences = [walk.sentences[t] for walk in longer]
+            found = self._search(self.system.predictor, sentences, readings)
             for walk, hypotheses, reading in zip(longer, found, readings, strict=True):
                 walk.passes[-1][t] = hypotheses
                 read[id(walk)].append(reading)
@@ -159,7 +172,7 @@ class _Descender:
 
     def _search(
         self,
-        model: TranslationModel,
+        predictor: Predictor,
         sentences: Sequence[Sentence],
         readings: Sequence[Readings] = (),
     ) -> list[list[Hypothesis]]:
@@ -169,9 +182,8 @@ class _Descender:
             src, lengths = pad([sentences[i] for i in part])
             rows = torch.from_numpy(part).to(self.device)
             read = gather_readings(readings, rows) if readings else None
-            results = search(
-                model, src.to(self.device), lengths.to(self.device), self.config, self.nbest, read
-            )
+            src, lengths = src.to(self.device), lengths.to(self.device)
+            results = search_with(predictor, src, lengths, self.config, self.nbest, read)
             for i, hypotheses in zip(part, results, strict=True):
                 found[i] = hypotheses
             if self.progress is not None:

@@ -1,0 +1,183 @@
+"""The decoder as search uses it: what :meth:`Decoder.predict` computes, arranged for speed.
+
+A batch has S sentences with K rows each, the hypotheses of a sentence one after the other. What
+belongs to a sentence is kept once and not per row. Products with the same input are one product,
+and what a word adds is looked up, not multiplied.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from wholedoc.decoding.products import ExactProduct, Product
+from wholedoc.model.attention import Attended
+from wholedoc.model.decoder import DecoderState, gated
+from wholedoc.model.memory import Readings
+from wholedoc.model.translation import TranslationModel
+
+# The output layer is filled up to a multiple of this: search looks at its words in blocks.
+BLOCK = 32
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """All that is known of some sentences before their translations begin."""
+
+    keys: Float[Tensor, "sent src_word align"]
+    """exp(2 W_ae h_i)."""
+    values: Float[Tensor, "sent src_word states"]
+    """h_i."""
+    padding: Float[Tensor, "sent 1 src_word"]
+    """0 at real words, -inf at padding."""
+    gates: Float[Tensor, "sent 1 gates"] | None
+    """What readings add to the lower layer's projected input."""
+    logits: Float[Tensor, "sent 1 output"] | None
+    """What readings add to the logits."""
+    others: Attended | None
+    """Words outside the sentence that are attended to as well."""
+
+    def select(self, rows: Int[Tensor, " row"]) -> "Sentences":
+        """The given sentences."""
+        return Sentences(
+            self.keys.index_select(0, rows),
+            self.values.index_select(0, rows),
+            self.padding[rows],
+            None if self.gates is None else self.gates[rows],
+            None if self.logits is None else self.logits[rows],
+            None if self.others is None else self.others.select(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The words that may be produced, and the output layer for them."""
+
+    product: Product
+    """r_j ↦ their logits; those of the filling are -inf."""
+    words: Int[Tensor, " output"]
+    """The number of each word in the vocabulary; the filling stands for any."""
+
+
+@final
+class Predictor:
+    """The weights of a model's decoder, prepared once for any number of searches.
+
+    They are copied: a model that is trained on needs a new predictor.
+    """
+
+    def __init__(self, model: TranslationModel, product: type[Product] = ExactProduct) -> None:
+        decoder = model.decoder
+        hidden = decoder.upper.state.in_features
+        query = decoder.attention.query.weight.detach()
+        self.model = model
+        self.gates = 3 * hidden
+        self.product = product
+        self.lower = _beside(product, decoder.lower.state, query[:, :hidden])
+        self.upper = _beside(product, decoder.upper.state, query[:, hidden:])
+        self.context = product(
+            torch.cat((decoder.context.weight, decoder.output.context.weight)).detach()
+        )
+        self.between = product(decoder.between.weight.detach(), decoder.between.bias.detach())
+        self.score = -2 * decoder.attention.score.weight.detach()[0]
+        with torch.no_grad():
+            embedded = decoder.embedding.weight
+            self.words = torch.cat((decoder.word(embedded), decoder.output.word(embedded)), dim=-1)
+        self.outputs = self._outputs()
+
+    def _outputs(self) -> Outputs:
+        """The output layer for the whole vocabulary."""
+        layer = self.model.decoder.output.vocabulary
+        weight, bias = layer.weight.detach(), layer.bias.detach()
+        filling = -len(weight) % BLOCK
+        product = self.product(
+            pad(weight, (0, 0, 0, filling)), pad(bias, (0, filling), value=-math.inf)
+        )
+        return Outputs(product, pad(torch.arange(len(weight), device=weight.device), (0, filling)))
+
+    def start(
+        self,
+        src: Int[Tensor, "sent src_word"],
+        src_lengths: Int[Tensor, " sent"],
+        readings: Readings | None,
+    ) -> tuple[DecoderState, Sentences]:
+        """The first state of each sentence, and all that its steps are given."""
+        decoder = self.model.decoder
+        encoding = self.model.encoder(src, src_lengths)
+        source = decoder.prepare(encoding, readings)
+        mask = source.attended.mask
+        padding = torch.zeros(mask.shape, dtype=encoding.states.dtype, device=mask.device)
+        padding.masked_fill_(~mask, -math.inf)
+        logits = source.logits
+        if logits is not None:
+            logits = pad(logits, (0, -logits.shape[-1] % BLOCK))[:, None]
+        sentences = Sentences(
+            _doubled_exp(source.attended.keys),
+            source.attended.values.contiguous(),
+            padding[:, None],
+            None if source.gates is None else source.gates[:, None],
+            logits,
+            source.words,
+        )
+        return decoder.start(encoding), sentences
+
+    def step(
+        self,
+        state: DecoderState,
+        words: Int[Tensor, " row"],
+        sentences: Sentences,
+        outputs: Outputs,
+    ) -> tuple[
+        DecoderState, Float[Tensor, "row output"], Float[Tensor, "sent hypothesis src_word"]
+    ]:
+        """s_j, the logits of y_j and α_j, given the last words."""
+        gates, count = self.gates, len(sentences.keys)
+        word = self.words.index_select(0, words)  # (R, 4H)
+        from_lower, from_upper = self.lower(state.lower), self.upper(state.upper)  # (R, 3H + A)
+        query = from_lower[:, gates:] + from_upper[:, gates:]
+        context, weights = self._attend(query.view(count, -1, query.shape[-1]), sentences)
+        seen = self.context(context.flatten(0, 1)).add_(word)  # (R, 4H)
+        projected = seen[:, :gates]
+        if sentences.gates is not None:
+            projected = (projected.view(count, -1, gates) + sentences.gates).flatten(0, 1)
+        if sentences.others is not None and self.model.decoder.fusion is not None:
+            both = torch.cat((state.lower, state.upper), dim=-1)
+            projected = self.model.decoder.fusion.look(projected, both, sentences.others)
+        lower = gated(projected, from_lower[:, :gates], state.lower)
+        upper = gated(self.between(lower), from_upper[:, :gates], state.upper)
+        logits = outputs.product(seen[:, gates:].add_(upper).tanh_())  # (R, V)
+        if sentences.logits is not None:
+            logits.view(count, -1, logits.shape[-1]).add_(sentences.logits)
+        return DecoderState(lower, upper), logits, weights
+
+    def _attend(
+        self, query: Float[Tensor, "sent hypothesis align"], sentences: Sentences
+    ) -> tuple[Float[Tensor, "sent hypothesis states"], Float[Tensor, "sent hypothesis src_word"]]:
+        """v · tanh(k + q) = Σ_a v_a − 2 Σ_a v_a / (1 + e^{2 k_a} e^{2 q_a}), softmax, weighted sum.
+
+        The exponentials are taken once per key and once per query, and Σ v falls out of the
+        softmax: what is left for each pair is cheaper than its tanh.
+        """
+        queries = _doubled_exp(query)[:, :, None]  # (S, K, 1, A)
+        energies = torch.mul(sentences.keys[:, None], queries).add_(1).reciprocal_()
+        scores = (energies @ self.score).add_(sentences.padding)  # (S, K, I)
+        weights = torch.softmax(scores, dim=-1)
+        return torch.bmm(weights, sentences.values), weights
+
+
+def _beside(
+    product: type[Product], recurrent: torch.nn.Linear, query: Float[Tensor, "align hidden"]
+) -> Product:
+    """A layer's recurrent gates, and beside them its part of the attention's query."""
+    weight = torch.cat((recurrent.weight.detach(), query))
+    return product(weight, pad(recurrent.bias.detach(), (0, len(query))))
+
+
+def _doubled_exp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """e^{2x}, kept between the smallest and largest numbers so that no product is undefined."""
+    bound = -0.99 * math.log(torch.finfo(values.dtype).tiny)
+    return (2 * values).clamp_(-bound, bound).exp_()
