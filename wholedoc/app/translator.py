@@ -105,12 +105,18 @@ class Translator:
         self.lexicon = lexicon
 
     @classmethod
-    def load(cls, model: str | Path) -> "Translator":
-        """Open a run directory."""
+    def load(cls, model: str | Path, *, int8: bool = False) -> "Translator":
+        """Open a run directory, or what ``wholedoc export`` made of one.
+
+        ``int8`` rounds the weights of a run to 8 bits; those of an export are always in 8 bits.
+        """
         run = Run(Path(model))
         lexicon = read_lexicon(run.lexicon_file) if run.lexicon_file.exists() else {}
         search_config = run.load_config().search
-        return cls(run.load_system(), *run.load_vocabularies(), search_config, lexicon)
+        system = run.load_system()
+        if int8 and not system.int8:
+            system = system.compacted()
+        return cls(system, *run.load_vocabularies(), search_config, lexicon)
 
     @property
     def reads_documents(self) -> bool:
@@ -119,7 +125,7 @@ class Translator:
 
     def without_memory(self) -> "Translator":
         """The sentence model of the same run by itself."""
-        base = System(self.system.base, self.system.base)
+        base = replace(self.system, model=self.system.base, vectors=None)
         return Translator(base, self.src_vocabulary, self.trg_vocabulary, self.config, self.lexicon)
 
     def translate(

@@ -1,7 +1,7 @@
 """Block coordinate descent: translate each sentence again, given the rest of its document."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 
@@ -10,9 +10,12 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.decoding.compact import round_weights
 from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
 from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.products import EightBitProduct, ExactProduct
 from wholedoc.decoding.search import Hypothesis, search_with
+from wholedoc.decoding.shortlist import Shortlist
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
@@ -30,15 +33,32 @@ class System:
     vectors: SentenceVectors | None = None
     """What the source memory is made from."""
 
+    int8: bool = False
+    """Whether search multiplies in 8 bits, where this computer can."""
+    shortlist: Shortlist | None = None
+    """The words that search may produce; any, without one."""
+
     @cached_property
     def predictor(self) -> Predictor:
         """The document model, prepared for search when it is first asked for."""
-        return self.base_predictor if self.model is self.base else Predictor(self.model)
+        return self.base_predictor if self.model is self.base else self._prepare(self.model)
 
     @cached_property
     def base_predictor(self) -> Predictor:
         """The sentence model, likewise."""
-        return Predictor(self.base)
+        return self._prepare(self.base)
+
+    def _prepare(self, model: TranslationModel) -> Predictor:
+        device = next(model.parameters()).device
+        in_8_bits = self.int8 and EightBitProduct.works_on(device)
+        return Predictor(model, EightBitProduct if in_8_bits else ExactProduct, self.shortlist)
+
+    def compacted(self) -> "System":
+        """The same models with weights and products in 8 bits; the weights are changed in place."""
+        for module in (self.model, self.base, self.vectors):
+            if module is not None:
+                round_weights(module)
+        return replace(self, int8=True)
 
 
 @dataclass

@@ -7,6 +7,7 @@ and what a word adds is looked up, not multiplied.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from wholedoc.decoding.products import ExactProduct, Product
+from wholedoc.decoding.shortlist import Shortlist
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.memory import Readings
@@ -22,6 +24,16 @@ from wholedoc.model.translation import TranslationModel
 
 # The output layer is filled up to a multiple of this: search looks at its words in blocks.
 BLOCK = 32
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The words that may be produced, and the output layer for them."""
+
+    product: Product
+    """r_j ↦ their logits; those of the filling are -inf."""
+    words: Int[Tensor, " output"]
+    """The number of each word in the vocabulary; the filling stands for any."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class Sentences:
     """What readings add to the logits."""
     others: Attended | None
     """Words outside the sentence that are attended to as well."""
+    outputs: Outputs
+    """The words that may be produced."""
 
     def select(self, rows: Int[Tensor, " row"]) -> "Sentences":
         """The given sentences."""
@@ -50,17 +64,8 @@ class Sentences:
             None if self.gates is None else self.gates[rows],
             None if self.logits is None else self.logits[rows],
             None if self.others is None else self.others.select(rows),
+            self.outputs,
         )
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """The words that may be produced, and the output layer for them."""
-
-    product: Product
-    """r_j ↦ their logits; those of the filling are -inf."""
-    words: Int[Tensor, " output"]
-    """The number of each word in the vocabulary; the filling stands for any."""
 
 
 @final
@@ -70,7 +75,12 @@ class Predictor:
     They are copied: a model that is trained on needs a new predictor.
     """
 
-    def __init__(self, model: TranslationModel, product: type[Product] = ExactProduct) -> None:
+    def __init__(
+        self,
+        model: TranslationModel,
+        product: type[Product] = ExactProduct,
+        shortlist: Shortlist | None = None,
+    ) -> None:
         decoder = model.decoder
         hidden = decoder.upper.state.in_features
         query = decoder.attention.query.weight.detach()
@@ -87,17 +97,20 @@ class Predictor:
         with torch.no_grad():
             embedded = decoder.embedding.weight
             self.words = torch.cat((decoder.word(embedded), decoder.output.word(embedded)), dim=-1)
-        self.outputs = self._outputs()
+        self.shortlist = shortlist
 
-    def _outputs(self) -> Outputs:
+    @cached_property
+    def _everything(self) -> Outputs:
         """The output layer for the whole vocabulary."""
+        return self._outputs(torch.arange(len(self.words), device=self.words.device))
+
+    def _outputs(self, words: Int[Tensor, " word"]) -> Outputs:
+        """The output layer for some words, in order, the special ones first."""
         layer = self.model.decoder.output.vocabulary
-        weight, bias = layer.weight.detach(), layer.bias.detach()
-        filling = -len(weight) % BLOCK
-        product = self.product(
-            pad(weight, (0, 0, 0, filling)), pad(bias, (0, filling), value=-math.inf)
-        )
-        return Outputs(product, pad(torch.arange(len(weight), device=weight.device), (0, filling)))
+        filling = -len(words) % BLOCK
+        weight = pad(layer.weight.detach()[words], (0, 0, 0, filling))
+        bias = pad(layer.bias.detach()[words], (0, filling), value=-math.inf)
+        return Outputs(self.product(weight, bias), pad(words, (0, filling)))
 
     def start(
         self,
@@ -108,7 +121,8 @@ class Predictor:
         """The first state of each sentence, and all that its steps are given."""
         decoder = self.model.decoder
         encoding = self.model.encoder(src, src_lengths)
-        source = decoder.prepare(encoding, readings)
+        words = self.shortlist.select(src) if self.shortlist else None
+        source = decoder.prepare(encoding, readings, words)
         mask = source.attended.mask
         padding = torch.zeros(mask.shape, dtype=encoding.states.dtype, device=mask.device)
         padding.masked_fill_(~mask, -math.inf)
@@ -122,6 +136,7 @@ class Predictor:
             None if source.gates is None else source.gates[:, None],
             logits,
             source.words,
+            self._everything if words is None else self._outputs(words),
         )
         return decoder.start(encoding), sentences
 
@@ -130,7 +145,6 @@ class Predictor:
         state: DecoderState,
         words: Int[Tensor, " row"],
         sentences: Sentences,
-        outputs: Outputs,
     ) -> tuple[
         DecoderState, Float[Tensor, "row output"], Float[Tensor, "sent hypothesis src_word"]
     ]:
@@ -149,7 +163,7 @@ class Predictor:
             projected = self.model.decoder.fusion.look(projected, both, sentences.others)
         lower = gated(projected, from_lower[:, :gates], state.lower)
         upper = gated(self.between(lower), from_upper[:, :gates], state.upper)
-        logits = outputs.product(seen[:, gates:].add_(upper).tanh_())  # (R, V)
+        logits = sentences.outputs.product(seen[:, gates:].add_(upper).tanh_())  # (R, V)
         if sentences.logits is not None:
             logits.view(count, -1, logits.shape[-1]).add_(sentences.logits)
         return DecoderState(lower, upper), logits, weights

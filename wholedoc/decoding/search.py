@@ -15,7 +15,7 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
-from wholedoc.decoding.predictor import BLOCK, Outputs, Predictor, Sentences
+from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
 from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
@@ -80,7 +80,7 @@ def search_with(
     caps = length_caps(lengths, config)
     state, sentences = predictor.start(src, src_lengths, readings)
     trace = _Trace(lengths, nbest, config.length_penalty)
-    walk = _Walk(predictor, predictor.outputs, state, sentences, caps)
+    walk = _Walk(predictor, state, sentences, caps)
     if config.beam == 1 and nbest == 1:
         greedy(walk, trace)
     else:
@@ -96,7 +96,6 @@ class _Walk:
     """
 
     predictor: Predictor
-    outputs: Outputs
     state: DecoderState
     sentences: Sentences
     caps: list[int]
@@ -128,9 +127,7 @@ class _Walk:
 
         Where the cap is reached only ``</s>`` is left; padding and ``<s>`` are never produced.
         """
-        self.state, logits, weights = self.predictor.step(
-            self.state, self.words, self.sentences, self.outputs
-        )
+        self.state, logits, weights = self.predictor.step(self.state, self.words, self.sentences)
         total = torch.logsumexp(logits, dim=-1)
         logits[:, PAD] = -math.inf
         logits[:, BOS] = -math.inf
@@ -144,7 +141,7 @@ class _Walk:
     def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> None:
         """Go on from given rows, each with its next word."""
         self.state = self.state.select(rows)
-        self.words = self.outputs.words[chosen]
+        self.words = self.sentences.outputs.words[chosen]
 
     def drop(self, stay: Int[Tensor, " stay"]) -> None:
         """Keep only some sentences."""

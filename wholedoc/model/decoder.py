@@ -172,15 +172,20 @@ class Decoder(nn.Module):
         elif config.context != "none":
             self.fusion = CONTEXTS[config.context](config, dropout)
 
-    def prepare(self, encoding: Encoding, readings: Readings | None = None) -> Source:
-        """Project whatever is the same at every step."""
+    def prepare(
+        self,
+        encoding: Encoding,
+        readings: Readings | None = None,
+        words: Int[Tensor, " vocabulary"] | None = None,
+    ) -> Source:
+        """Project whatever is the same at every step; logits for some ``words`` or for all."""
         attended = self.attention.attend(encoding)
         if self.fusion is None or readings is None:
             return Source(attended)
         return Source(
             attended,
             self.fusion.gates(readings),
-            self.fusion.logits(readings),
+            self.fusion.logits(readings, words),
             self.fusion.attend(readings),
         )
 
