@@ -1,8 +1,9 @@
 """The decoder as search uses it: what :meth:`Decoder.predict` computes, arranged for speed.
 
 A batch has S sentences with K rows each, the hypotheses of a sentence one after the other. What
-belongs to a sentence is kept once and not per row. Products with the same input are one product,
-and what a word adds is looked up, not multiplied.
+belongs to a sentence is kept once and not per row. Products with the same input are one product.
+What a target word adds is looked up, and what a source word adds is multiplied before it is
+averaged by attention, once for all steps.
 """
 
 import math
@@ -42,8 +43,8 @@ class Sentences:
 
     keys: Float[Tensor, "sent src_word align"]
     """exp(2 W_ae h_i)."""
-    values: Float[Tensor, "sent src_word states"]
-    """h_i."""
+    values: Float[Tensor, "sent src_word width"]
+    """[W_sc ; W_rc] h_i: what a word gives to the gates and to the output if attended to."""
     padding: Float[Tensor, "sent 1 src_word"]
     """0 at real words, -inf at padding."""
     gates: Float[Tensor, "sent 1 gates"] | None
@@ -94,6 +95,7 @@ class Predictor:
         )
         self.between = product(decoder.between.weight.detach(), decoder.between.bias.detach())
         self.score = -2 * decoder.attention.score.weight.detach()[0]
+        self.one = torch.ones_like(self.score[:1])
         with torch.no_grad():
             embedded = decoder.embedding.weight
             self.words = torch.cat((decoder.word(embedded), decoder.output.word(embedded)), dim=-1)
@@ -129,9 +131,10 @@ class Predictor:
         logits = source.logits
         if logits is not None:
             logits = pad(logits, (0, -logits.shape[-1] % BLOCK))[:, None]
+        states = source.attended.values
         sentences = Sentences(
             _doubled_exp(source.attended.keys),
-            source.attended.values.contiguous(),
+            self.context(states.flatten(0, 1)).view(*states.shape[:2], -1),
             padding[:, None],
             None if source.gates is None else source.gates[:, None],
             logits,
@@ -154,7 +157,7 @@ class Predictor:
         from_lower, from_upper = self.lower(state.lower), self.upper(state.upper)  # (R, 3H + A)
         query = from_lower[:, gates:] + from_upper[:, gates:]
         context, weights = self._attend(query.view(count, -1, query.shape[-1]), sentences)
-        seen = self.context(context.flatten(0, 1)).add_(word)  # (R, 4H)
+        seen = context.flatten(0, 1).add_(word)  # (R, 4H)
         projected = seen[:, :gates]
         if sentences.gates is not None:
             projected = (projected.view(count, -1, gates) + sentences.gates).flatten(0, 1)
@@ -170,14 +173,14 @@ class Predictor:
 
     def _attend(
         self, query: Float[Tensor, "sent hypothesis align"], sentences: Sentences
-    ) -> tuple[Float[Tensor, "sent hypothesis states"], Float[Tensor, "sent hypothesis src_word"]]:
+    ) -> tuple[Float[Tensor, "sent hypothesis width"], Float[Tensor, "sent hypothesis src_word"]]:
         """v · tanh(k + q) = Σ_a v_a − 2 Σ_a v_a / (1 + e^{2 k_a} e^{2 q_a}), softmax, weighted sum.
 
         The exponentials are taken once per key and once per query, and Σ v falls out of the
         softmax: what is left for each pair is cheaper than its tanh.
         """
         queries = _doubled_exp(query)[:, :, None]  # (S, K, 1, A)
-        energies = torch.mul(sentences.keys[:, None], queries).add_(1).reciprocal_()
+        energies = torch.addcmul(self.one, sentences.keys[:, None], queries).reciprocal_()
         scores = (energies @ self.score).add_(sentences.padding)  # (S, K, I)
         weights = torch.softmax(scores, dim=-1)
         return torch.bmm(weights, sentences.values), weights

@@ -268,12 +268,11 @@ class _Trace:
         """Hypotheses that end at this step, each with its row."""
         step = len(self.weights) - 1
         norm = float((step + 1) ** self.length_penalty)
-        ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), strict=True)
-        for sentence, row, log_probability in ends:
-            # A copy: a view would keep the states of all rows alive with the hypothesis.
-            self.ended[sentence].append(
-                _End(step, row, log_probability, log_probability / norm, states[row].clone())
-            )
+        kept = states.index_select(0, rows)  # a view would keep the states of all rows alive
+        ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), kept, strict=True)
+        for sentence, row, log_probability, state in ends:
+            score = log_probability / norm
+            self.ended[sentence].append(_End(step, row, log_probability, score, state))
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The best finished hypotheses of each sentence, best first."""
