@@ -51,7 +51,7 @@ class TranslatedDocument:
     target_weights: Float[Tensor, "sent cell"] | None
     """Whom each sentence read in the target memory."""
     objective: list[float]
-    """The pseudo-log-likelihood of the document after each pass but the first."""
+    """The pseudo-log-likelihood of the document after each pass but the first, if measured."""
 
     @property
     def sentences(self) -> list[str]:
@@ -157,14 +157,17 @@ class Translator:
         config: SearchConfig | None = None,
         nbest: int = 1,
         progress: Progress | None = None,
+        *,
+        measure: bool = True,
     ) -> list[TranslatedDocument]:
         """Translate many documents at once; ``progress`` is told of finished sentences and words.
 
-        ``config`` replaces the model's own settings of search.
+        ``config`` replaces the model's own settings of search. Not to ``measure`` the objective
+        saves time.
         """
         config = config or self.config
         encoded = [[self._encode(text) for text in document] for document in documents]
-        found = translate_documents(self.system, encoded, config, nbest, progress)
+        found = translate_documents(self.system, encoded, config, nbest, progress, measure)
         return [
             self._translated(texts, descent, config)
             for texts, descent in zip(documents, found, strict=True)

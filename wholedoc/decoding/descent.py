@@ -70,7 +70,7 @@ class Descent:
     passes: list[list[list[Hypothesis]]] = field(default_factory=list)
     """For each pass, for each sentence, its best translations; pass 0 is the first one."""
     objective: list[float] = field(default_factory=list)
-    """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first."""
+    """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first, if measured."""
     readings: Readings = field(default_factory=Readings)
     """What the sentences read in the last pass."""
 
@@ -91,12 +91,14 @@ def translate_documents(
     config: SearchConfig,
     nbest: int = 1,
     progress: Progress | None = None,
+    measure: bool = True,
 ) -> list[Descent]:
     """Translate documents of numbered sentences, each ended by ``</s>``.
 
     Paper: [bcd]. The sentence model translates every sentence by itself; then, in each pass, every
     sentence is translated again given the source memory and the others' current translations. A
-    document is done when a pass changes nothing, or after ``config.passes``.
+    document is done when a pass changes nothing, or after ``config.passes``. The objective is
+    computed only if it is to be measured.
     """
     walks = [Descent(sentences) for sentences in documents]
     descent = _Descender(system, config, nbest, progress)
@@ -109,6 +111,8 @@ def translate_documents(
             if not open_walks:
                 break
             descent.update(open_walks)
+            if measure:
+                descent.measure(open_walks)
     return walks
 
 
@@ -152,7 +156,6 @@ class _Descender:
                 walk.readings = read
         else:
             self._update_in_turn(walks)
-        self._measure(walks)
 
     def _update_in_turn(self, walks: Sequence[Descent]) -> None:
         """Sentence after sentence, each seeing the new translations before it."""
@@ -179,7 +182,7 @@ class _Descender:
         cells = _last_states(other.passes[-1]) if other.passes else None
         return self.reader.read_other(walk, states, other, cells, t)
 
-    def _measure(self, walks: Sequence[Descent]) -> None:
+    def measure(self, walks: Sequence[Descent]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
         readings = [self._read(walk) for walk in walks]
         sentences = [sentence for walk in walks for sentence in walk.sentences]

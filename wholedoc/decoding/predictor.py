@@ -44,11 +44,10 @@ class Sentences:
     keys: Float[Tensor, "sent src_word align"]
     """exp(2 W_ae h_i)."""
     values: Float[Tensor, "sent src_word width"]
-    """[W_sc ; W_rc] h_i: what a word gives to the gates and to the output if attended to."""
+    """[W_sc ; W_rc] h_i: what a word gives to the gates and to the output if attended to; with it
+    what readings give to the gates, as the weights of attention sum to 1."""
     padding: Float[Tensor, "sent 1 src_word"]
     """0 at real words, -inf at padding."""
-    gates: Float[Tensor, "sent 1 gates"] | None
-    """What readings add to the lower layer's projected input."""
     logits: Float[Tensor, "sent 1 output"] | None
     """What readings add to the logits."""
     others: Attended | None
@@ -62,7 +61,6 @@ class Sentences:
             self.keys.index_select(0, rows),
             self.values.index_select(0, rows),
             self.padding[rows],
-            None if self.gates is None else self.gates[rows],
             None if self.logits is None else self.logits[rows],
             None if self.others is None else self.others.select(rows),
             self.outputs,
@@ -132,11 +130,13 @@ class Predictor:
         if logits is not None:
             logits = pad(logits, (0, -logits.shape[-1] % BLOCK))[:, None]
         states = source.attended.values
+        values = self.context(states.flatten(0, 1)).view(*states.shape[:2], -1)
+        if source.gates is not None:
+            values[:, :, : self.gates] += source.gates[:, None]
         sentences = Sentences(
             _doubled_exp(source.attended.keys),
-            self.context(states.flatten(0, 1)).view(*states.shape[:2], -1),
+            values,
             padding[:, None],
-            None if source.gates is None else source.gates[:, None],
             logits,
             source.words,
             self._everything if words is None else self._outputs(words),
@@ -159,8 +159,6 @@ class Predictor:
         context, weights = self._attend(query.view(count, -1, query.shape[-1]), sentences)
         seen = context.flatten(0, 1).add_(word)  # (R, 4H)
         projected = seen[:, :gates]
-        if sentences.gates is not None:
-            projected = (projected.view(count, -1, gates) + sentences.gates).flatten(0, 1)
         if sentences.others is not None and self.model.decoder.fusion is not None:
             both = torch.cat((state.lower, state.upper), dim=-1)
             projected = self.model.decoder.fusion.look(projected, both, sentences.others)

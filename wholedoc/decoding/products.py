@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import final
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from wholedoc.decoding.compact import round_rows
 
 _LARGEST_INPUT = 63
+_PACKING = Lock()
 
 
 class Product(ABC):
@@ -86,11 +88,13 @@ class EightBitProduct(Product):
 def _engine(name: str) -> Iterator[None]:
     """Have torch pack matrices for one of its engines.
 
-    The one it chooses by itself may use instructions that a virtual machine does not have.
+    The one it chooses by itself may use instructions that a virtual machine does not have. The
+    choice holds for all threads, so one packs at a time.
     """
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = name
-    try:
-        yield
-    finally:
-        torch.backends.quantized.engine = before
+    with _PACKING:
+        before = torch.backends.quantized.engine
+        torch.backends.quantized.engine = name
+        try:
+            yield
+        finally:
+            torch.backends.quantized.engine = before
