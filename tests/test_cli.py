@@ -30,6 +30,7 @@ COMMANDS = {
     "train",
     "translate",
     "score",
+    "export",
     "evaluate",
     "params",
     "demo",
@@ -248,6 +249,16 @@ def test_a_file_to_a_file(trained: Path, cli: Cli) -> None:
     text = Path("out").read_text()
     assert text.count("\n") == 15
     assert text == cli("translate", trained / "run", trained / "dev.src").output
+
+
+def test_an_export_is_translated_with_like_a_run(trained: Path, cli: Cli) -> None:
+    assert cli("export", trained / "run", "small", "--frequent", "100") == Done(0, "small\n", "")
+    rounded = cli("translate", trained / "run", trained / "dev.src", "--int8")
+    assert rounded.code == 0
+    assert cli("translate", "small", trained / "dev.src").output == rounded.output
+    again = cli("export", trained / "run", "small")
+    assert (again.code, again.output) == (2, "")
+    assert again.errors.startswith("wholedoc: small: exists already; ")
 
 
 def test_standard_input_to_standard_output(trained: Path, cli: Cli) -> None:

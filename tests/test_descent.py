@@ -118,6 +118,18 @@ def test_it_stops_at_a_fixed_point_which_is_one(order: str) -> None:
             assert tokens(more[0]) == tokens(descent)
 
 
+def test_an_objective_that_is_not_measured_changes_nothing() -> None:
+    config = replace(CONFIG, passes=2)
+    measured, plain = (
+        translate_documents(make_system(), DOCUMENTS, config, measure=measure)
+        for measure in (True, False)
+    )
+    for one, other in zip(measured, plain, strict=True):
+        assert tokens(one) == tokens(other)
+        assert len(one.passes) == len(other.passes)
+        assert other.objective == []
+
+
 def test_the_objective_is_the_log_probability_of_all_given_all() -> None:
     system = make_system()
     document = DOCUMENTS[0]

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
+from wholedoc.decoding import search as search_module
 from wholedoc.decoding.search import Hypothesis, beam, length_caps, search
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.translation import TranslationModel
@@ -39,18 +40,6 @@ def search_ids(
     model: TranslationModel, src: Sequence[Sequence[int]], config: SearchConfig, nbest: int = 1
 ) -> list[list[Hypothesis]]:
     return search(model, *pad([[*sentence, EOS] for sentence in src]), config, nbest)
-
-
-def beam_ids(
-    model: TranslationModel, src: Sequence[Sequence[int]], config: SearchConfig, nbest: int = 1
-) -> list[list[Hypothesis]]:
-    """Beam search whatever its width, where ``search`` takes the greedy one for width 1."""
-    ids, lengths = pad([[*sentence, EOS] for sentence in src])
-    with torch.inference_mode():
-        encoding = model.encoder(ids, lengths)
-        source = model.decoder.prepare(encoding)
-        caps = torch.tensor(length_caps(lengths.tolist(), config))
-        return beam(model, model.decoder.start(encoding), source, caps, config, nbest)
 
 
 # The reference: everything that depends on a prefix comes from reading that prefix from its start.
@@ -172,9 +161,10 @@ def test_greedy_takes_the_best_word_at_each_step(models, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_beam_of_one_is_greedy(models, seed: int) -> None:
+def test_beam_of_one_is_greedy(models, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy = search_ids(models[seed], SRC, GREEDY)
-    for [found], [expected] in zip(beam_ids(models[seed], SRC, GREEDY), greedy, strict=True):
+    monkeypatch.setattr(search_module, "greedy", partial(beam, width=1))
+    for [found], [expected] in zip(search_ids(models[seed], SRC, GREEDY), greedy, strict=True):
         same(found, expected)
 
 
@@ -206,6 +196,30 @@ def test_beam_equals_a_slow_one(
         for hypothesis, reference in zip(found, expected, strict=True):
             assert hypothesis.log_probability == pytest.approx(reference.log_probability, abs=1e-9)
             assert hypothesis.score == pytest.approx(reference.score(length_penalty), abs=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_large_vocabulary_is_searched_like_a_small_one(make_model, width: int) -> None:
+    """Large enough that its words are looked at in columns, some of which end early."""
+    model = make_model(vocabularies=(11, 75))
+    config = replace(GREEDY, beam=width)
+    for src, found in zip(SRC, search_ids(model, SRC, config, width), strict=True):
+        expected = beam_slowly(model, src, config, width)
+        assert [list(hypothesis.tokens) for hypothesis in found] == [e.words for e in expected]
+
+
+@pytest.mark.parametrize("size", [32, 96, 4000 + 32])
+def test_the_best_continuations_are_those_of_all_words(size: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    logits = torch.randn(4 * 3, size, generator=generator)
+    offsets = torch.randn(4, 3, generator=generator)
+    offsets[1, 1:] = -math.inf  # as at the first step
+    totals = (logits.view(4, 3, size) + offsets[:, :, None]).flatten(1)
+    expected, places = totals.topk(6)
+    best, rows, words = search_module._best(logits, offsets, 6)
+    torch.testing.assert_close(best, expected)
+    assert torch.equal(words, places % size)
+    assert torch.equal(rows, places // size + 3 * torch.arange(4)[:, None])
 
 
 @pytest.mark.parametrize("seed", [1, 2])

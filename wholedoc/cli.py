@@ -328,6 +328,9 @@ def translate(
         Path | None,
         typer.Option(help="A page that shows what each pass changed and whom sentences read."),
     ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Round weights to 8 bits: faster, nearly the same.")
+    ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""
     from wholedoc.app.lines import check_output, open_output, translate_lines
@@ -353,7 +356,7 @@ def translate(
             where=str(output),
             fix="translate them one by one",
         )
-    translator = Translator.load(model)
+    translator = Translator.load(model, int8=int8)
     config = dataclasses.replace(
         translator.config,
         beam=beam or translator.config.beam,
@@ -494,6 +497,29 @@ def _score_set(
     return [json.dumps(score.to_json(), ensure_ascii=False) for score in scores], count_right(
         scores
     )
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path, typer.Argument(help="The directory to write.")],
+    translations: Annotated[
+        int, typer.Option(help="Shortlist: target words for each source word.", min=1)
+    ] = 20,
+    frequent: Annotated[
+        int, typer.Option(help="Shortlist: frequent target words for every sentence.", min=1)
+    ] = 200,
+) -> None:
+    """Write a trained model for serving: small, and fast on CPUs; translate with it as with a run.
+
+    Weights take 8 bits, and a shortlist learned from the training data says which words may
+    translate which.
+    """
+    from wholedoc.app.export import export_model
+
+    export_model(model, out, translations, frequent)
+    with _standard_output():
+        print(out)
 
 
 @app.command()

@@ -232,7 +232,7 @@ class SearchConfig:
     """... plus this many ..."""
     max_length: Count = 1000
     """... and never more than this."""
-    batch_tokens: Count = 4000
+    batch_tokens: Count = 8000
     """Source positions times beam that are searched at once."""
     replace_unknown: UnknownWords = "none"
     """``word`` vocabularies: put the attended source word, or its translation, for ``<unk>``."""

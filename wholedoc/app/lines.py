@@ -36,7 +36,9 @@ def translate_lines(
         groups = _groups(source.documents, translator.reads_documents or keep is not None)
         for group in [source.documents] if config.shuffle_memory else groups:
             texts = [[sentence.text for sentence in document.sentences] for document in group]
-            translated = translator.translate_documents(texts, config, nbest, bar.advance)
+            translated = translator.translate_documents(
+                texts, config, nbest, bar.advance, measure=keep is not None
+            )
             lines = {
                 sentence.index: _format(sentence.index, candidates, nbest)
                 for document, result in zip(group, translated, strict=True)

@@ -51,7 +51,7 @@ class TranslatedDocument:
     target_weights: Float[Tensor, "sent cell"] | None
     """Whom each sentence read in the target memory."""
     objective: list[float]
-    """The pseudo-log-likelihood of the document after each pass but the first."""
+    """The pseudo-log-likelihood of the document after each pass but the first, if measured."""
 
     @property
     def sentences(self) -> list[str]:
@@ -105,12 +105,18 @@ class Translator:
         self.lexicon = lexicon
 
     @classmethod
-    def load(cls, model: str | Path) -> "Translator":
-        """Open a run directory."""
+    def load(cls, model: str | Path, *, int8: bool = False) -> "Translator":
+        """Open a run directory, or what ``wholedoc export`` made of one.
+
+        ``int8`` rounds the weights of a run to 8 bits; those of an export are always in 8 bits.
+        """
         run = Run(Path(model))
         lexicon = read_lexicon(run.lexicon_file) if run.lexicon_file.exists() else {}
         search_config = run.load_config().search
-        return cls(run.load_system(), *run.load_vocabularies(), search_config, lexicon)
+        system = run.load_system()
+        if int8 and not system.int8:
+            system = system.compacted()
+        return cls(system, *run.load_vocabularies(), search_config, lexicon)
 
     @property
     def reads_documents(self) -> bool:
@@ -119,7 +125,7 @@ class Translator:
 
     def without_memory(self) -> "Translator":
         """The sentence model of the same run by itself."""
-        base = System(self.system.base, self.system.base)
+        base = replace(self.system, model=self.system.base, vectors=None)
         return Translator(base, self.src_vocabulary, self.trg_vocabulary, self.config, self.lexicon)
 
     def translate(
@@ -151,14 +157,17 @@ class Translator:
         config: SearchConfig | None = None,
         nbest: int = 1,
         progress: Progress | None = None,
+        *,
+        measure: bool = True,
     ) -> list[TranslatedDocument]:
         """Translate many documents at once; ``progress`` is told of finished sentences and words.
 
-        ``config`` replaces the model's own settings of search.
+        ``config`` replaces the model's own settings of search. Not to ``measure`` the objective
+        saves time.
         """
         config = config or self.config
         encoded = [[self._encode(text) for text in document] for document in documents]
-        found = translate_documents(self.system, encoded, config, nbest, progress)
+        found = translate_documents(self.system, encoded, config, nbest, progress, measure)
         return [
             self._translated(texts, descent, config)
             for texts, descent in zip(documents, found, strict=True)

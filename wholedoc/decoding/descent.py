@@ -1,7 +1,8 @@
 """Block coordinate descent: translate each sentence again, given the rest of its document."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import fsum
 
 import torch
@@ -9,8 +10,12 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.decoding.compact import round_weights
 from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
-from wholedoc.decoding.search import Hypothesis, search
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.products import EightBitProduct, ExactProduct
+from wholedoc.decoding.search import Hypothesis, search_with
+from wholedoc.decoding.shortlist import Shortlist
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
@@ -28,6 +33,33 @@ class System:
     vectors: SentenceVectors | None = None
     """What the source memory is made from."""
 
+    int8: bool = False
+    """Whether search multiplies in 8 bits, where this computer can."""
+    shortlist: Shortlist | None = None
+    """The words that search may produce; any, without one."""
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The document model, prepared for search when it is first asked for."""
+        return self.base_predictor if self.model is self.base else self._prepare(self.model)
+
+    @cached_property
+    def base_predictor(self) -> Predictor:
+        """The sentence model, likewise."""
+        return self._prepare(self.base)
+
+    def _prepare(self, model: TranslationModel) -> Predictor:
+        device = next(model.parameters()).device
+        in_8_bits = self.int8 and EightBitProduct.works_on(device)
+        return Predictor(model, EightBitProduct if in_8_bits else ExactProduct, self.shortlist)
+
+    def compacted(self) -> "System":
+        """The same models with weights and products in 8 bits; the weights are changed in place."""
+        for module in (self.model, self.base, self.vectors):
+            if module is not None:
+                round_weights(module)
+        return replace(self, int8=True)
+
 
 @dataclass
 class Descent:
@@ -38,7 +70,7 @@ class Descent:
     passes: list[list[list[Hypothesis]]] = field(default_factory=list)
     """For each pass, for each sentence, its best translations; pass 0 is the first one."""
     objective: list[float] = field(default_factory=list)
-    """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first."""
+    """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first, if measured."""
     readings: Readings = field(default_factory=Readings)
     """What the sentences read in the last pass."""
 
@@ -59,12 +91,14 @@ def translate_documents(
     config: SearchConfig,
     nbest: int = 1,
     progress: Progress | None = None,
+    measure: bool = True,
 ) -> list[Descent]:
     """Translate documents of numbered sentences, each ended by ``</s>``.
 
     Paper: [bcd]. The sentence model translates every sentence by itself; then, in each pass, every
     sentence is translated again given the source memory and the others' current translations. A
-    document is done when a pass changes nothing, or after ``config.passes``.
+    document is done when a pass changes nothing, or after ``config.passes``. The objective is
+    computed only if it is to be measured.
     """
     walks = [Descent(sentences) for sentences in documents]
     descent = _Descender(system, config, nbest, progress)
@@ -77,6 +111,8 @@ def translate_documents(
             if not open_walks:
                 break
             descent.update(open_walks)
+            if measure:
+                descent.measure(open_walks)
     return walks
 
 
@@ -100,12 +136,12 @@ class _Descender:
         """Pass 0: by the sentence model, or by the document model with the source memory alone."""
         by_document = self.config.first_pass == "document" and self.model is not self.system.base
         if not by_document:
-            found = self._search(self.system.base, [s for walk in walks for s in walk.sentences])
+            sentences = [s for walk in walks for s in walk.sentences]
+            found = self._search(self.system.base_predictor, sentences)
         else:
             readings = [self._read(walk) for walk in walks]
-            found = self._search(
-                self.model, [s for walk in walks for s in walk.sentences], readings
-            )
+            sentences = [s for walk in walks for s in walk.sentences]
+            found = self._search(self.system.predictor, sentences, readings)
             for walk, read in zip(walks, readings, strict=True):
                 walk.readings = read
         _deal(walks, found)
@@ -115,12 +151,11 @@ class _Descender:
         if self.config.order == "parallel":
             readings = [self._read(walk) for walk in walks]
             sentences = [s for walk in walks for s in walk.sentences]
-            _deal(walks, self._search(self.model, sentences, readings))
+            _deal(walks, self._search(self.system.predictor, sentences, readings))
             for walk, read in zip(walks, readings, strict=True):
                 walk.readings = read
         else:
             self._update_in_turn(walks)
-        self._measure(walks)
 
     def _update_in_turn(self, walks: Sequence[Descent]) -> None:
         """Sentence after sentence, each seeing the new translations before it."""
@@ -130,7 +165,8 @@ class _Descender:
         for t in range(max(len(walk.sentences) for walk in walks)):
             longer = [walk for walk in walks if len(walk.sentences) > t]
             readings = [self._read(walk, t) for walk in longer]
-            found = self._search(self.model, [walk.sentences[t] for walk in longer], readings)
+            sentences = [walk.sentences[t] for walk in longer]
+            found = self._search(self.system.predictor, sentences, readings)
             for walk, hypotheses, reading in zip(longer, found, readings, strict=True):
                 walk.passes[-1][t] = hypotheses
                 read[id(walk)].append(reading)
@@ -146,7 +182,7 @@ class _Descender:
         cells = _last_states(other.passes[-1]) if other.passes else None
         return self.reader.read_other(walk, states, other, cells, t)
 
-    def _measure(self, walks: Sequence[Descent]) -> None:
+    def measure(self, walks: Sequence[Descent]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
         readings = [self._read(walk) for walk in walks]
         sentences = [sentence for walk in walks for sentence in walk.sentences]
@@ -159,7 +195,7 @@ class _Descender:
 
     def _search(
         self,
-        model: TranslationModel,
+        predictor: Predictor,
         sentences: Sequence[Sentence],
         readings: Sequence[Readings] = (),
     ) -> list[list[Hypothesis]]:
@@ -169,9 +205,8 @@ class _Descender:
             src, lengths = pad([sentences[i] for i in part])
             rows = torch.from_numpy(part).to(self.device)
             read = gather_readings(readings, rows) if readings else None
-            results = search(
-                model, src.to(self.device), lengths.to(self.device), self.config, self.nbest, read
-            )
+            src, lengths = src.to(self.device), lengths.to(self.device)
+            results = search_with(predictor, src, lengths, self.config, self.nbest, read)
             for i, hypotheses in zip(part, results, strict=True):
                 found[i] = hypotheses
             if self.progress is not None:

@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
-from wholedoc.model.decoder import DecoderState, Source
+from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
+from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
+
+# A batch is made smaller when this part of its sentences has ended: each time costs a copy.
+_ENDED_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -59,107 +63,174 @@ def search(
     readings: Readings | None = None,
 ) -> list[list[Hypothesis]]:
     """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
-    caps = torch.tensor(length_caps(src_lengths.tolist(), config), device=src.device)
-    encoding = model.encoder(src, src_lengths)
-    source = model.decoder.prepare(encoding, readings)
-    state = model.decoder.start(encoding)
-    if config.beam == 1 and nbest == 1:
-        return [[best] for best in greedy(model, state, source, caps, config)]
-    return beam(model, state, source, caps, config, nbest)
+    return search_with(Predictor(model), src, src_lengths, config, nbest, readings)
 
 
-def greedy(
-    model: TranslationModel,
-    state: DecoderState,
-    source: Source,
-    caps: Int[Tensor, " sent"],
+@torch.inference_mode()
+def search_with(
+    predictor: Predictor,
+    src: Int[Tensor, "sent src_word"],
+    src_lengths: Int[Tensor, " sent"],
     config: SearchConfig,
-) -> list[Hypothesis]:
-    """The most probable word at each step; sentences leave the batch when they end."""
-    trace = _Trace(len(caps), 1, config.length_penalty)
-    words = torch.full_like(caps, BOS)
-    scores = torch.zeros(len(caps), device=caps.device)
-    live = torch.arange(len(caps), device=caps.device)
-    for step in range(int(caps.max()) + 1):
-        state, log_probabilities, weights = model.decoder.predict(state, words, source)
-        _close(log_probabilities, caps[live] == step)
-        best, words = log_probabilities.max(dim=-1)
-        scores = scores + best
-        ended = words == EOS
-        rows = torch.arange(len(live), device=live.device)
-        trace.record(weights, source.attended.mask)
-        trace.finish(live[ended], rows[ended], scores[ended], state.upper)
-        stay = rows[~ended]
-        if len(stay) == 0:
-            break
-        trace.extend(words[stay], stay)
-        live, words, scores = live[stay], words[stay], scores[stay]
-        state, source = state.select(stay), source.select(stay)
-    return [hypotheses[0] for hypotheses in trace.hypotheses()]
-
-
-def beam(
-    model: TranslationModel,
-    state: DecoderState,
-    source: Source,
-    caps: Int[Tensor, " sent"],
-    config: SearchConfig,
-    nbest: int,
+    nbest: int = 1,
+    readings: Readings | None = None,
 ) -> list[list[Hypothesis]]:
-    """Beam search; a sentence ends when it has as many finished hypotheses as the beam is wide.
-
-    Rows are sentences × beam; an ended sentence's rows leave the batch. Of the 2·beam best
-    continuations at most beam end, so beam of them always go on.
-    """
-    width = max(config.beam, nbest)
-    device = caps.device
-    trace = _Trace(len(caps), nbest, config.length_penalty)
-    live = torch.arange(len(caps), device=device)  # sentences still searched
-    finished = torch.zeros(len(caps), dtype=torch.long, device=device)
-    copies = live.repeat_interleave(width)
-    state, source = state.select(copies), source.select(copies)
-    words = torch.full_like(copies, BOS)
-    scores = torch.full((len(caps), width), -math.inf, device=device)
-    scores[:, 0] = 0.0
-    for step in range(int(caps.max()) + 1):
-        state, log_probabilities, weights = model.decoder.predict(state, words, source)
-        _close(log_probabilities, (caps[live] == step).repeat_interleave(width))
-        vocabulary = log_probabilities.shape[-1]
-        totals = (scores.view(-1, 1) + log_probabilities).view(len(live), -1)
-        best, places = totals.topk(2 * width, dim=-1)  # (S, 2K)
-        parents = places // vocabulary + width * torch.arange(len(live), device=device)[:, None]
-        chosen = places % vocabulary
-        ends = (chosen == EOS) & torch.isfinite(best)
-        counted = ends & (torch.arange(2 * width, device=device) < width)
-        trace.record(weights, source.attended.mask)
-        trace.finish(
-            live[:, None].expand_as(counted)[counted], parents[counted], best[counted], state.upper
-        )
-        finished[live] += counted.sum(dim=-1)
-        going = (finished[live] < width) & (caps[live] > step)
-        if not going.any():
-            break
-        onward = ends.long().argsort(dim=-1, stable=True)[going, :width]
-        scores = best[going].gather(-1, onward)
-        rows = parents[going].gather(-1, onward).flatten()
-        words = chosen[going].gather(-1, onward).flatten()
-        trace.extend(words, rows)
-        state = state.select(rows)
-        if not going.all():
-            source = source.select(going.repeat_interleave(width).nonzero().squeeze(-1))
-            live = live[going]
+    """What :func:`search` does, with a model that is prepared already."""
+    lengths = src_lengths.tolist()
+    caps = length_caps(lengths, config)
+    state, sentences = predictor.start(src, src_lengths, readings)
+    trace = _Trace(lengths, nbest, config.length_penalty)
+    walk = _Walk(predictor, state, sentences, caps)
+    if config.beam == 1 and nbest == 1:
+        greedy(walk, trace)
+    else:
+        beam(walk, trace, max(config.beam, nbest))
     return trace.hypotheses()
 
 
-def _close(
-    log_probabilities: Float[Tensor, "row vocabulary"], capped: Bool[Tensor, " row"]
-) -> None:
-    """Allow only ``</s>`` where the cap is reached, and never padding or ``<s>``."""
-    log_probabilities[:, [PAD, BOS]] = -math.inf
-    if capped.any():
-        end = log_probabilities[capped, EOS]
-        log_probabilities[capped] = -math.inf
-        log_probabilities[capped, EOS] = end
+@dataclass
+class _Walk:
+    """Where a search stands: the sentences that are still searched, and the states of their rows.
+
+    A sentence that has ended may stay for some steps, its rows worth nothing.
+    """
+
+    predictor: Predictor
+    state: DecoderState
+    sentences: Sentences
+    caps: list[int]
+    """The most words of each sentence; of the first batch, as all that follow from it."""
+
+    def __post_init__(self) -> None:
+        device = self.sentences.keys.device
+        self.live = torch.arange(len(self.caps), device=device)
+        """The numbers of the sentences that are still in the batch."""
+        self.cap = torch.tensor(self.caps, device=device)
+        """Their caps."""
+        self.cap_steps = set(self.caps)
+        self.words = torch.full_like(self.live, BOS)
+        """The last word of each row."""
+
+    def widen(self, width: int) -> None:
+        """Give each sentence ``width`` rows."""
+        rows = torch.arange(len(self.live), device=self.live.device).repeat_interleave(width)
+        self.state, self.words = self.state.select(rows), self.words[rows]
+
+    def predict(
+        self, step: int
+    ) -> tuple[
+        Float[Tensor, "row output"],
+        Float[Tensor, " row"],
+        Float[Tensor, "sent hypothesis src_word"],
+    ]:
+        """Take a step: logits, what makes them log-probabilities when taken off, and attention.
+
+        Where the cap is reached only ``</s>`` is left; padding and ``<s>`` are never produced.
+        """
+        self.state, logits, weights = self.predictor.step(self.state, self.words, self.sentences)
+        total = torch.logsumexp(logits, dim=-1)
+        logits[:, PAD] = -math.inf
+        logits[:, BOS] = -math.inf
+        if step in self.cap_steps:
+            rows = (self.cap == step).repeat_interleave(len(logits) // len(self.cap)).nonzero()
+            ends = logits[rows, EOS]
+            logits[rows[:, 0]] = -math.inf
+            logits[rows, EOS] = ends
+        return logits, total, weights
+
+    def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> None:
+        """Go on from given rows, each with its next word."""
+        self.state = self.state.select(rows)
+        self.words = self.sentences.outputs.words[chosen]
+
+    def drop(self, stay: Int[Tensor, " stay"]) -> None:
+        """Keep only some sentences."""
+        self.sentences = self.sentences.select(stay)
+        self.live, self.cap = self.live[stay], self.cap[stay]
+
+
+def greedy(walk: _Walk, trace: "_Trace") -> None:
+    """The most probable word at each step; sentences leave the batch when they end."""
+    scores = torch.zeros(len(walk.live), device=walk.live.device)
+    for step in range(max(walk.caps) + 1):
+        logits, total, weights = walk.predict(step)
+        best, chosen = logits.max(dim=-1)
+        scores = scores + (best - total)
+        trace.record(weights)
+        ended = chosen == EOS
+        going = ~ended
+        rows = ended.nonzero()[:, 0]
+        trace.finish(walk.live[rows], rows, scores[rows], walk.state.upper)
+        rows = going.nonzero()[:, 0]
+        if len(rows) == 0:
+            break
+        if len(rows) < len(going):
+            walk.drop(rows)
+            scores, chosen = scores[rows], chosen[rows]
+        walk.go_on(rows, chosen)
+        trace.extend(walk.words, rows)
+
+
+def beam(walk: _Walk, trace: "_Trace", width: int) -> None:
+    """Beam search; a sentence ends when it has as many finished hypotheses as the beam is wide.
+
+    Of the 2·beam best continuations at most beam end, so beam of them always go on.
+    """
+    device = walk.live.device
+    walk.widen(width)
+    finished = torch.zeros(len(walk.live), dtype=torch.long, device=device)
+    scores = torch.full((len(walk.live), width), -math.inf, device=device)
+    scores[:, 0] = 0.0
+    ranks = torch.arange(2 * width, device=device)
+    for step in range(max(walk.caps) + 1):
+        logits, total, weights = walk.predict(step)
+        best, parents, chosen = _best(logits, scores - total.view_as(scores), 2 * width)
+        ends = (chosen == EOS) & torch.isfinite(best)
+        counted = ends & (ranks < width)
+        trace.record(weights)
+        if counted.any():
+            sentences = walk.live[counted.nonzero()[:, 0]]
+            trace.finish(sentences, parents[counted], best[counted], walk.state.upper)
+            finished = finished + counted.sum(dim=-1)
+        going = (finished < width) & (walk.cap > step)
+        stay = going.nonzero()[:, 0]
+        if len(stay) == 0:
+            break
+        onward = ends.long().argsort(dim=-1, stable=True)[:, :width]
+        if len(stay) <= (1 - _ENDED_SHARE) * len(going):
+            walk.drop(stay)
+            best, parents, chosen = best[stay], parents[stay], chosen[stay]
+            onward, finished = onward[stay], finished[stay]
+        elif len(stay) < len(going):
+            best.masked_fill_(~going[:, None], -math.inf)
+        scores = best.gather(-1, onward)
+        rows = parents.gather(-1, onward).flatten()
+        walk.go_on(rows, chosen.gather(-1, onward).flatten())
+        trace.extend(walk.words, rows)
+
+
+def _best(
+    logits: Float[Tensor, "row output"], offsets: Float[Tensor, "sent hypothesis"], count: int
+) -> tuple[Float[Tensor, "sent best"], Int[Tensor, "sent best"], Int[Tensor, "sent best"]]:
+    """The best continuations of each sentence: their scores, their rows, their words.
+
+    Looking for the best of all words is slow. The words are laid out in columns first: the best
+    ``count`` words are in those ``count`` columns whose best words are best.
+    """
+    sentences, width = offsets.shape
+    depth = 1
+    while 4 * depth * depth * count <= logits.shape[-1] and depth < BLOCK:
+        depth *= 2
+    table = logits.view(len(logits), depth, -1)
+    size = table.shape[-1]
+    heads = (table.amax(dim=1) + offsets.view(-1, 1)).view(sentences, -1)
+    _, places = heads.topk(count, dim=-1, sorted=False)  # (S, count)
+    starts = width * torch.arange(sentences, device=logits.device)[:, None]
+    rows, columns = places // size + starts, places % size
+    found = table[rows, :, columns] + offsets.flatten()[rows][:, :, None]  # (S, count, depth)
+    best, places = found.flatten(1).topk(count, dim=-1)
+    of = places // depth
+    return best, rows.gather(1, of), columns.gather(1, of) + size * (places % depth)
 
 
 class _Trace:
@@ -169,26 +240,23 @@ class _Trace:
     the row of this step it goes on from.
     """
 
-    def __init__(self, sentences: int, nbest: int, length_penalty: float) -> None:
+    def __init__(self, src_lengths: list[int], nbest: int, length_penalty: float) -> None:
+        self.src_lengths = src_lengths
         self.nbest = nbest
         self.length_penalty = length_penalty
         self.weights: list[Float[Tensor, "row src_word"]] = []
-        self.masks: list[Bool[Tensor, "row src_word"]] = []
         self.words: list[Int[Tensor, " row"]] = []
         self.parents: list[Int[Tensor, " row"]] = []
-        self.ended: list[list[tuple[int, int, float, Tensor]]] = [[] for _ in range(sentences)]
+        self.ended: list[list[_End]] = [[] for _ in src_lengths]
 
-    def record(
-        self, weights: Float[Tensor, "row src_word"], mask: Bool[Tensor, "row src_word"]
-    ) -> None:
+    def record(self, weights: Float[Tensor, "sent hypothesis src_word"]) -> None:
         """The attention of a step."""
-        self.weights.append(weights)
-        self.masks.append(mask)
+        self.weights.append(weights.flatten(0, 1))
 
     def extend(self, words: Int[Tensor, " next_row"], parents: Int[Tensor, " next_row"]) -> None:
         """The rows of the next step."""
-        self.words.append(words.cpu())
-        self.parents.append(parents.cpu())
+        self.words.append(words)
+        self.parents.append(parents)
 
     def finish(
         self,
@@ -199,37 +267,58 @@ class _Trace:
     ) -> None:
         """Hypotheses that end at this step, each with its row."""
         step = len(self.weights) - 1
-        for sentence, row, log_probability in zip(
-            sentences.tolist(), rows.tolist(), log_probabilities.tolist(), strict=True
-        ):
-            # A copy: a view would keep the states of all rows alive with the hypothesis.
-            self.ended[sentence].append((step, row, log_probability, states[row].clone()))
+        norm = float((step + 1) ** self.length_penalty)
+        kept = states.index_select(0, rows)  # a view would keep the states of all rows alive
+        ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), kept, strict=True)
+        for sentence, row, log_probability, state in ends:
+            score = log_probability / norm
+            self.ended[sentence].append(_End(step, row, log_probability, score, state))
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The best finished hypotheses of each sentence, best first."""
-        return [
-            [
-                self._read_back(*end)
-                for end in sorted(ends, key=lambda end: -self._score(end[0], end[2]))[: self.nbest]
-            ]
-            for ends in self.ended
+        chosen = [sorted(ends, key=lambda end: -end.score)[: self.nbest] for ends in self.ended]
+        lengths = [
+            length for length, ends in zip(self.src_lengths, chosen, strict=True) for _ in ends
         ]
+        read = iter(self._read_back([end for ends in chosen for end in ends], lengths))
+        return [[next(read) for _ in ends] for ends in chosen]
 
-    def _score(self, step: int, log_probability: float) -> float:
-        return log_probability / float((step + 1) ** self.length_penalty)
+    def _read_back(self, ends: "list[_End]", src_lengths: list[int]) -> list[Hypothesis]:
+        """Walk from the last rows to the first, all hypotheses at once."""
+        order = sorted(range(len(ends)), key=lambda n: -ends[n].step)
+        steps = ends[order[0]].step + 1
+        device = self.weights[0].device
+        rows = torch.tensor([ends[n].row for n in order], device=device)
+        words = rows.new_empty(len(ends), steps)
+        weights = self.weights[0].new_empty(len(ends), steps, self.weights[0].shape[-1])
+        under_way = 0
+        for step in range(steps - 1, -1, -1):
+            while under_way < len(ends) and ends[order[under_way]].step >= step:
+                under_way += 1
+            here = rows[:under_way]
+            weights[:under_way, step] = self.weights[step].index_select(0, here)
+            if step > 0:
+                words[:under_way, step - 1] = self.words[step - 1][here]
+                rows[:under_way] = self.parents[step - 1][here]
+        found: dict[int, Hypothesis] = {}
+        for n, tokens, attention in zip(order, words.tolist(), weights, strict=True):
+            end = ends[n]
+            found[n] = Hypothesis(
+                tuple(tokens[: end.step]),
+                end.log_probability,
+                end.score,
+                attention[: end.step + 1, : src_lengths[n]].clone(),
+                end.state,
+            )
+        return [found[n] for n in range(len(ends))]
 
-    def _read_back(self, step: int, row: int, log_probability: float, state: Tensor) -> Hypothesis:
-        """Walk from the last row to the first."""
-        words: list[int] = []
-        weights = [self.weights[step][row][self.masks[step][row]]]
-        for earlier in range(step - 1, -1, -1):
-            words.append(int(self.words[earlier][row]))
-            row = int(self.parents[earlier][row])
-            weights.append(self.weights[earlier][row][self.masks[earlier][row]])
-        return Hypothesis(
-            tuple(reversed(words)),
-            log_probability,
-            self._score(step, log_probability),
-            torch.stack(weights[::-1]),
-            state,
-        )
+
+@dataclass(frozen=True)
+class _End:
+    """A finished hypothesis: where its trace begins, read backwards."""
+
+    step: int
+    row: int
+    log_probability: float
+    score: float
+    state: Float[Tensor, " hidden"]

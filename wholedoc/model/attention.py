@@ -46,11 +46,16 @@ class Attention(nn.Module):
         return Attended(self.key(encoding.states), encoding.states, encoding.mask)
 
     def forward(
-        self, state: Float[Tensor, "sent state"], source: Attended
-    ) -> tuple[Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
-        """The context c_j and the weights α_j for a batch of decoder states."""
-        energies = torch.tanh(source.keys + self.query(state)[:, None])  # (T, I, A)
-        scores = self.score(energies).squeeze(-1)  # (T, I)
-        weights = torch.softmax(scores.masked_fill(~source.mask, float("-inf")), dim=-1)
-        context = torch.bmm(weights[:, None], source.values).squeeze(1)  # (T, 2H)
-        return context, weights
+        self, state: Float[Tensor, "row state"], source: Attended
+    ) -> tuple[Float[Tensor, "row states"], Float[Tensor, "row src_word"]]:
+        """The context c_j and the weights α_j for a batch of decoder states.
+
+        Each sentence has as many rows as any other, one after the other; most often one.
+        """
+        query = self.query(state).view(len(source.keys), -1, 1, source.keys.shape[-1])
+        energies = torch.tanh(source.keys[:, None] + query)  # (T, rows of a sentence, I, A)
+        scores = self.score(energies).squeeze(-1)
+        scores = scores.masked_fill(~source.mask[:, None], float("-inf"))
+        weights = torch.softmax(scores, dim=-1)
+        context = torch.bmm(weights, source.values)
+        return context.flatten(0, 1), weights.flatten(0, 1)

@@ -28,7 +28,7 @@ class DecoderState:
 
     def select(self, rows: Int[Tensor, " row"]) -> "DecoderState":
         """The given rows, in the given order; a row may come more than once."""
-        return DecoderState(self.lower[rows], self.upper[rows])
+        return DecoderState(self.lower.index_select(0, rows), self.upper.index_select(0, rows))
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,6 @@ class Source:
     """What the readings add to the logits."""
     words: Attended | None = None
     """Words outside the sentence that are attended to as well."""
-
-    def select(self, rows: Int[Tensor, " row"]) -> "Source":
-        """The given rows, in the given order; a row may come more than once."""
-        return Source(
-            self.attended.select(rows),
-            None if self.gates is None else self.gates[rows],
-            None if self.logits is None else self.logits[rows],
-            None if self.words is None else self.words.select(rows),
-        )
 
 
 @dataclass(frozen=True)
@@ -101,11 +92,19 @@ class GRULayer(nn.Module):
         self, projected: Float[Tensor, "sent gates"], state: Float[Tensor, "sent hidden"]
     ) -> Float[Tensor, "sent hidden"]:
         """The next state."""
-        both = 2 * state.shape[-1]
-        gates = self.state(state)
-        reset, update = torch.sigmoid(projected[:, :both] + gates[:, :both]).chunk(2, dim=-1)
-        new = torch.tanh(torch.addcmul(projected[:, both:], reset, gates[:, both:]))
-        return torch.lerp(new, state, update)
+        return gated(projected, self.state(state), state)
+
+
+def gated(
+    projected: Float[Tensor, "sent gates"],
+    recurrent: Float[Tensor, "sent gates"],
+    state: Float[Tensor, "sent hidden"],
+) -> Float[Tensor, "sent hidden"]:
+    """The next state of a GRU, from u, g and s."""
+    both = 2 * state.shape[-1]
+    reset, update = torch.sigmoid(projected[:, :both] + recurrent[:, :both]).chunk(2, dim=-1)
+    new = torch.tanh(torch.addcmul(projected[:, both:], reset, recurrent[:, both:]))
+    return torch.lerp(new, state, update)
 
 
 @final
@@ -191,15 +190,20 @@ class Decoder(nn.Module):
         elif config.context != "none":
             self.fusion = CONTEXTS[config.context](config, dropout)
 
-    def prepare(self, encoding: Encoding, readings: Readings | None = None) -> Source:
-        """Project whatever is the same at every step."""
+    def prepare(
+        self,
+        encoding: Encoding,
+        readings: Readings | None = None,
+        words: Int[Tensor, " vocabulary"] | None = None,
+    ) -> Source:
+        """Project whatever is the same at every step; logits for some ``words`` or for all."""
         attended = self.attention.attend(encoding)
         if self.fusion is None or readings is None:
             return Source(attended)
         return Source(
             attended,
             self.fusion.gates(readings),
-            self.fusion.logits(readings),
+            self.fusion.logits(readings, words),
             self.fusion.attend(readings),
         )
 
@@ -316,7 +320,11 @@ class Decoder(nn.Module):
     def predict(
         self, state: DecoderState, words: Int[Tensor, " sent"], source: Source
     ) -> tuple[DecoderState, Float[Tensor, "sent vocabulary"], Float[Tensor, "sent src_word"]]:
-        """One step of search: s_j, log P(y_j) for every word, and α_j, given the last words."""
+        """s_j, log P(y_j) for every word, and α_j, given the last words.
+
+        Search computes the same in :class:`wholedoc.decoding.predictor.Predictor`, which is tested
+        against this.
+        """
         embedded = self.embedding(words)
         word = self.word(embedded)
         if source.gates is not None:

@@ -7,7 +7,8 @@ Words that are attended to anew at each step have a way of their own.
 
 from typing import final
 
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
@@ -32,9 +33,11 @@ class Fusion(nn.Module):
         del readings
         return None
 
-    def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
-        """An addition to the logits of all words of the sentence."""
-        del readings
+    def logits(
+        self, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Float[Tensor, "sent vocabulary"] | None:
+        """An addition to the logits of all words of the sentence; of some ``words`` alone."""
+        del readings, words
         return None
 
     def attend(self, readings: Readings) -> Attended | None:
@@ -95,9 +98,11 @@ class MemoryToOutput(Fusion):
         """W_ym and W_yt."""
         return [matrix for matrix in (self.source, self.target) if matrix is not None]
 
-    def logits(self, readings: Readings) -> Float[Tensor, "sent vocabulary"] | None:
+    def logits(
+        self, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Float[Tensor, "sent vocabulary"] | None:
         """W_ym c_src + W_yt c_trg."""
-        return _project(self.source, self.target, readings, self.dropout)
+        return _project(self.source, self.target, readings, self.dropout, words)
 
 
 FUSIONS: dict[str, type[MemoryToContext] | type[MemoryToOutput]] = {
@@ -107,12 +112,17 @@ FUSIONS: dict[str, type[MemoryToContext] | type[MemoryToOutput]] = {
 
 
 def _project(
-    source: nn.Module | None, target: nn.Module | None, readings: Readings, dropout: Dropout
+    source: nn.Linear | None,
+    target: nn.Linear | None,
+    readings: Readings,
+    dropout: Dropout,
+    rows: Int[Tensor, " row"] | None = None,
 ) -> Tensor | None:
-    """The sum of the projected readings that are there."""
+    """The sum of the projected readings that are there, by all or some rows of the matrices."""
     total: Tensor | None = None
     for matrix, reading in ((source, readings.src), (target, readings.trg)):
         if matrix is not None and reading is not None:
-            projected: Tensor = matrix(dropout(reading))
+            weight = matrix.weight if rows is None else matrix.weight[rows]
+            projected = F.linear(dropout(reading), weight)
             total = projected if total is None else total + projected
     return total

@@ -1,7 +1,7 @@
 """Weights and checkpoints on disk: safetensors files, each replaced in one step."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from wholedoc.decoding.compact import compact, restore
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.training.optimisation import load_optimiser_tensors, optimiser_tensors
@@ -53,9 +54,14 @@ def save_weights(path: Path, model: nn.Module) -> None:
     write_atomically(path, save(_tensors(dict(model.named_parameters()))))
 
 
+def save_compact(path: Path, model: nn.Module) -> None:
+    """Write a model's parameters, matrices in 8 bits."""
+    write_atomically(path, save(_tensors(compact(dict(model.named_parameters())))))
+
+
 def load_weights(path: Path, model: nn.Module) -> None:
-    """Read a model's parameters; the file must fit the model exactly."""
-    tensors = _read(path)
+    """Read a model's parameters, in 8 bits or not; the file must fit the model exactly."""
+    tensors = restore(_read(path))
     _put(tensors, dict(model.named_parameters()), path)
 
 
@@ -99,6 +105,18 @@ def read_position(path: Path) -> Position:
             where=str(path),
             fix="remove it to start the stage anew",
         ) from error
+
+
+def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
+    """The tensors of a file that has just these names."""
+    tensors = _read(path)
+    if tensors.keys() != set(names):
+        raise UserError(
+            f"holds other tensors than {', '.join(names)}",
+            where=str(path),
+            fix="restore it from a copy",
+        )
+    return [tensors[name] for name in names]
 
 
 def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,12 @@
 ``stage1.checkpoint``      the state of a stage under way
 ``lexicon.tsv``            word translations, for word vocabularies
 ``log.jsonl``              what happened
+
+An export (``wholedoc export``) has the same files as far as translation needs them, its weights in
+8 bits, and besides
+
+``export.json``            what it was made with
+``shortlist.safetensors``  which words translate which
 """
 
 import fcntl
@@ -35,6 +41,7 @@ from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.checkpoint import load_weights
 from wholedoc.training.loop import StageFiles
+from wholedoc.training.shortlist import read_shortlist
 
 # What may differ between the configuration of a run and that of its resumption.
 _FREE_KEYS = (
@@ -55,6 +62,8 @@ class Run:
         self.directory = directory
         self.config_file = directory / "config.toml"
         self.lexicon_file = directory / "lexicon.tsv"
+        self.shortlist_file = directory / "shortlist.safetensors"
+        self.export_file = directory / "export.json"
 
     def vocabulary_files(self) -> tuple[Path, Path]:
         """Where the vocabularies of both sides lie."""
@@ -69,6 +78,11 @@ class Run:
         return StageFiles(
             self.directory / f"{name}.safetensors", self.directory / f"{name}.checkpoint"
         )
+
+    @property
+    def is_export(self) -> bool:
+        """Whether it holds a model to translate with, and nothing to train it further."""
+        return self.export_file.exists()
 
     def prepare(self, config: Config) -> None:
         """Write the configuration, or check that the run was begun with the same one.
@@ -142,6 +156,12 @@ class Run:
                 where=str(self.directory),
                 fix="choose another place with --run",
             ) from error
+        if self.is_export:
+            raise UserError(
+                "holds an exported model, which cannot be trained",
+                where=str(self.directory),
+                fix="choose another with --run",
+            )
         # What a start that was killed at once may leave is no reason to refuse.
         if not self.config_file.exists() and names - {"lock", "versions.json"}:
             raise UserError(
@@ -191,7 +211,7 @@ class Run:
     def load_system(self) -> System:
         """The best models of the stages that have some, ready for search."""
         config = self.load_config()
-        sizes = [len(vocabulary) for vocabulary in self.load_vocabularies()]
+        src, trg = (len(vocabulary) for vocabulary in self.load_vocabularies())
         device = choose_device(config)
         stage1, stage2 = self.stage("stage1").best, self.stage("stage2").best
         if not stage1.exists():
@@ -200,15 +220,16 @@ class Run:
                 where=str(self.directory),
                 fix="let `wholedoc train` finish its first epoch",
             )
-        base = TranslationModel(config.model.without_context(), *sizes)
+        base = TranslationModel(config.model.without_context(), src, trg)
         load_weights(stage1, base)
         base.to(device).eval()
+        shortlist = read_shortlist(self.shortlist_file, (src, trg)) if self.is_export else None
         if not config.model.reads_document or not stage2.exists():
-            return System(base, base)
-        model = TranslationModel(config.model, *sizes)
+            return System(base, base, None, self.is_export, shortlist)
+        model = TranslationModel(config.model, src, trg)
         load_weights(stage2, model)
         vectors = self.load_sentence_vectors().to(device) if config.model.reads_source else None
-        return System(model.to(device).eval(), base, vectors)
+        return System(model.to(device).eval(), base, vectors, self.is_export, shortlist)
 
 
 def language_stage(direction: str) -> str:

@@ -1,0 +1,198 @@
+"""The decoder as search uses it: what :meth:`Decoder.predict` computes, arranged for speed.
+
+A batch has S sentences with K rows each, the hypotheses of a sentence one after the other. What
+belongs to a sentence is kept once and not per row. Products with the same input are one product.
+What a target word adds is looked up, and what a source word adds is multiplied before it is
+averaged by attention, once for all steps.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from wholedoc.decoding.products import ExactProduct, Product
+from wholedoc.decoding.shortlist import Shortlist
+from wholedoc.model.attention import Attended
+from wholedoc.model.decoder import DecoderState, gated
+from wholedoc.model.memory import Readings
+from wholedoc.model.translation import TranslationModel
+
+# The output layer is filled up to a multiple of this: search looks at its words in blocks.
+BLOCK = 32
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The words that may be produced, and the output layer for them."""
+
+    product: Product
+    """r_j ↦ their logits; those of the filling are -inf."""
+    words: Int[Tensor, " output"]
+    """The number of each word in the vocabulary; the filling stands for any."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """All that is known of some sentences before their translations begin."""
+
+    keys: Float[Tensor, "sent src_word align"]
+    """exp(2 W_ae h_i)."""
+    values: Float[Tensor, "sent src_word width"]
+    """[W_sc ; W_rc] h_i: what a word gives to the gates and to the output if attended to; with it
+    what readings give to the gates, as the weights of attention sum to 1."""
+    padding: Float[Tensor, "sent 1 src_word"]
+    """0 at real words, -inf at padding."""
+    logits: Float[Tensor, "sent 1 output"] | None
+    """What readings add to the logits."""
+    others: Attended | None
+    """Words outside the sentence that are attended to as well."""
+    outputs: Outputs
+    """The words that may be produced."""
+
+    def select(self, rows: Int[Tensor, " row"]) -> "Sentences":
+        """The given sentences."""
+        return Sentences(
+            self.keys.index_select(0, rows),
+            self.values.index_select(0, rows),
+            self.padding[rows],
+            None if self.logits is None else self.logits[rows],
+            None if self.others is None else self.others.select(rows),
+            self.outputs,
+        )
+
+
+@final
+class Predictor:
+    """The weights of a model's decoder, prepared once for any number of searches.
+
+    They are copied: a model that is trained on needs a new predictor.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        product: type[Product] = ExactProduct,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        decoder = model.decoder
+        hidden = decoder.upper.state.in_features
+        query = decoder.attention.query.weight.detach()
+        self.model = model
+        self.gates = 3 * hidden
+        self.product = product
+        self.lower = _beside(product, decoder.lower.state, query[:, :hidden])
+        self.upper = _beside(product, decoder.upper.state, query[:, hidden:])
+        self.context = product(
+            torch.cat((decoder.context.weight, decoder.output.context.weight)).detach()
+        )
+        self.between = product(decoder.between.weight.detach(), decoder.between.bias.detach())
+        self.score = -2 * decoder.attention.score.weight.detach()[0]
+        self.one = torch.ones_like(self.score[:1])
+        with torch.no_grad():
+            embedded = decoder.embedding.weight
+            self.words = torch.cat((decoder.word(embedded), decoder.output.word(embedded)), dim=-1)
+        self.shortlist = shortlist
+
+    @cached_property
+    def _everything(self) -> Outputs:
+        """The output layer for the whole vocabulary."""
+        return self._outputs(torch.arange(len(self.words), device=self.words.device))
+
+    def _outputs(self, words: Int[Tensor, " word"]) -> Outputs:
+        """The output layer for some words, in order, the special ones first."""
+        layer = self.model.decoder.output.vocabulary
+        filling = -len(words) % BLOCK
+        weight = pad(layer.weight.detach()[words], (0, 0, 0, filling))
+        bias = pad(layer.bias.detach()[words], (0, filling), value=-math.inf)
+        return Outputs(self.product(weight, bias), pad(words, (0, filling)))
+
+    def start(
+        self,
+        src: Int[Tensor, "sent src_word"],
+        src_lengths: Int[Tensor, " sent"],
+        readings: Readings | None,
+    ) -> tuple[DecoderState, Sentences]:
+        """The first state of each sentence, and all that its steps are given."""
+        decoder = self.model.decoder
+        encoding = self.model.encoder(src, src_lengths)
+        words = self.shortlist.select(src) if self.shortlist else None
+        source = decoder.prepare(encoding, readings, words)
+        mask = source.attended.mask
+        padding = torch.zeros(mask.shape, dtype=encoding.states.dtype, device=mask.device)
+        padding.masked_fill_(~mask, -math.inf)
+        logits = source.logits
+        if logits is not None:
+            logits = pad(logits, (0, -logits.shape[-1] % BLOCK))[:, None]
+        states = source.attended.values
+        values = self.context(states.flatten(0, 1)).view(*states.shape[:2], -1)
+        if source.gates is not None:
+            values[:, :, : self.gates] += source.gates[:, None]
+        sentences = Sentences(
+            _doubled_exp(source.attended.keys),
+            values,
+            padding[:, None],
+            logits,
+            source.words,
+            self._everything if words is None else self._outputs(words),
+        )
+        return decoder.start(encoding), sentences
+
+    def step(
+        self,
+        state: DecoderState,
+        words: Int[Tensor, " row"],
+        sentences: Sentences,
+    ) -> tuple[
+        DecoderState, Float[Tensor, "row output"], Float[Tensor, "sent hypothesis src_word"]
+    ]:
+        """s_j, the logits of y_j and α_j, given the last words."""
+        gates, count = self.gates, len(sentences.keys)
+        word = self.words.index_select(0, words)  # (R, 4H)
+        from_lower, from_upper = self.lower(state.lower), self.upper(state.upper)  # (R, 3H + A)
+        query = from_lower[:, gates:] + from_upper[:, gates:]
+        context, weights = self._attend(query.view(count, -1, query.shape[-1]), sentences)
+        seen = context.flatten(0, 1).add_(word)  # (R, 4H)
+        projected = seen[:, :gates]
+        if sentences.others is not None and self.model.decoder.fusion is not None:
+            both = torch.cat((state.lower, state.upper), dim=-1)
+            projected = self.model.decoder.fusion.look(projected, both, sentences.others)
+        lower = gated(projected, from_lower[:, :gates], state.lower)
+        upper = gated(self.between(lower), from_upper[:, :gates], state.upper)
+        logits = sentences.outputs.product(seen[:, gates:].add_(upper).tanh_())  # (R, V)
+        if sentences.logits is not None:
+            logits.view(count, -1, logits.shape[-1]).add_(sentences.logits)
+        return DecoderState(lower, upper), logits, weights
+
+    def _attend(
+        self, query: Float[Tensor, "sent hypothesis align"], sentences: Sentences
+    ) -> tuple[Float[Tensor, "sent hypothesis width"], Float[Tensor, "sent hypothesis src_word"]]:
+        """v · tanh(k + q) = Σ_a v_a − 2 Σ_a v_a / (1 + e^{2 k_a} e^{2 q_a}), softmax, weighted sum.
+
+        The exponentials are taken once per key and once per query, and Σ v falls out of the
+        softmax: what is left for each pair is cheaper than its tanh.
+        """
+        queries = _doubled_exp(query)[:, :, None]  # (S, K, 1, A)
+        energies = torch.addcmul(self.one, sentences.keys[:, None], queries).reciprocal_()
+        scores = (energies @ self.score).add_(sentences.padding)  # (S, K, I)
+        weights = torch.softmax(scores, dim=-1)
+        return torch.bmm(weights, sentences.values), weights
+
+
+def _beside(
+    product: type[Product], recurrent: torch.nn.Linear, query: Float[Tensor, "align hidden"]
+) -> Product:
+    """A layer's recurrent gates, and beside them its part of the attention's query."""
+    weight = torch.cat((recurrent.weight.detach(), query))
+    return product(weight, pad(recurrent.bias.detach(), (0, len(query))))
+
+
+def _doubled_exp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """e^{2x}, kept between the smallest and largest numbers so that no product is undefined."""
+    bound = -0.99 * math.log(torch.finfo(values.dtype).tiny)
+    return (2 * values).clamp_(-bound, bound).exp_()
