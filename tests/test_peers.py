@@ -31,9 +31,10 @@ def test_speed_leaves_out_the_first_tenth(load):
     assert numbers == {"seconds": 100.0, "words": 9030, "words_per_second": 100.0}
 
 
-def test_a_single_update_has_no_speed(load):
-    with pytest.raises(SystemExit, match="1 update"):
-        load("task").training_numbers([(5.0, 100)])
+@pytest.mark.parametrize("marks", [[], [(5.0, 100)], [(5.0, 100), (99.0, 200)]])
+def test_too_few_updates_have_no_speed(load, marks):
+    with pytest.raises(SystemExit, match=rf"{len(marks)} update"):
+        load("task").training_numbers(marks)
 
 
 def test_meter_counts_finished_updates_and_ends_in_time(load, monkeypatch):

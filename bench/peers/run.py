@@ -27,6 +27,11 @@ HERE = Path(__file__).resolve().parent
 PEERS = ("joeynmt", "opennmt", "pymarian")
 CONTENDERS = ("wholedoc", *PEERS)
 STEPS = ("train", "score", "decode", "bleu")
+BUSY = 0.9
+"""A step that had less of a core than this waited for others, and its speed means nothing."""
+OTHER_LENGTH = 0.25
+"""Translations that are shorter or longer than the reference by more than this cost something else
+per word, so that their words per second say little."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Results = dict[str, dict[str, Any]]
 
@@ -173,6 +178,26 @@ def collect(work: Work, counts: dict[str, Any]) -> Results:
     return found
 
 
+def warn_of_waiting(results: Results) -> None:
+    """Say which speeds were measured on a machine that had other work, or was paused."""
+    for contender, steps in results.items():
+        for step in ("train", "decode"):
+            if (cores := steps[step].get("cores", 1.0)) < BUSY:
+                print(f"WARNING {contender}: {step} had {cores:.2f} of a core, measure it again")
+
+
+def warn_of_lengths(results: Results, counts: dict[str, Any]) -> None:
+    """Say whose translations are too short or too long for their speed to be compared."""
+    reference = counts["test"]["trg"] / counts["test"]["pairs"]
+    for contender, steps in results.items():
+        length = steps["decode"].get("words_per_sentence", reference)
+        if abs(length / reference - 1) > OTHER_LENGTH:
+            print(
+                f"WARNING {contender}: {length:.1f} words per translation, {reference:.1f} in the "
+                "reference: do not compare its speed of decoding, train it longer"
+            )
+
+
 def version(contender: str) -> str:
     """The version of a contender and of its torch."""
     if contender == "wholedoc":
@@ -292,6 +317,8 @@ def main() -> int:
     }
     print(json.dumps(setting, indent=1))
     print_table(results)
+    warn_of_waiting(results)
+    warn_of_lengths(results, counts)
     if options.json:
         content = {**setting, "results": results}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

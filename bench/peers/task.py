@@ -116,10 +116,11 @@ class Meter:
 
 def training_numbers(marks: list[tuple[float, int]]) -> Numbers:
     """Words, seconds and words per second in the steady state, from (seconds, words so far)."""
-    if len(marks) < 2:
-        raise SystemExit(f"{len(marks)} update(s) in the time given: too few for a speed")
-    end, words = marks[-1]
-    start, before = next(mark for mark in marks[:-1] if mark[0] >= STARTING_SHARE * end)
+    end, words = marks[-1] if marks else (0.0, 0)
+    steady = [mark for mark in marks[:-1] if mark[0] >= STARTING_SHARE * end]
+    if not steady:
+        raise SystemExit(f"{len(marks)} update(s), none but the last after the start: no speed")
+    start, before = steady[0]
     return {
         "seconds": end,
         "words": words,
