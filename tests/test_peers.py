@@ -1,0 +1,100 @@
+"""What ``bench/peers`` computes from the clocks and logs of contenders, against counts by hand."""
+
+import importlib
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from wholedoc.config import load_config
+
+PEERS = Path(__file__).parents[1] / "bench" / "peers"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch):
+    """Modules of the comparison, which stand beside each other and not in a package."""
+
+    def load_module(name: str) -> ModuleType:
+        monkeypatch.syspath_prepend(str(PEERS))
+        return importlib.import_module(name)
+
+    return load_module
+
+
+def test_speed_leaves_out_the_first_tenth(load):
+    marks = [(9.0, 10), (10.0, 30), (60.0, 5030), (100.0, 9030)]
+    numbers = load("task").training_numbers(marks)
+    assert numbers == {"seconds": 100.0, "words": 9030, "words_per_second": 100.0}
+
+
+@pytest.mark.parametrize("marks", [[], [(5.0, 100)], [(5.0, 100), (99.0, 200)]])
+def test_too_few_updates_have_no_speed(load, marks):
+    with pytest.raises(SystemExit, match=rf"{len(marks)} update"):
+        load("task").training_numbers(marks)
+
+
+def test_meter_counts_finished_updates_and_ends_in_time(load, monkeypatch):
+    task = load("task")
+    now = [100.0]
+    monkeypatch.setattr(task.time, "monotonic", lambda: now[0])
+    meter = task.Meter(seconds=40.0)
+    assert meter.begin(7)
+    assert meter.learning_rate() == 0.0
+    now[0] += 1.0  # half of the warm-up, a twentieth of the time
+    assert meter.begin(5)
+    expected = task.RECIPE.learning_rate / 2 * (1 + math.cos(math.pi / 40)) / 2
+    assert meter.learning_rate() == pytest.approx(expected)
+    now[0] += 39.0
+    assert not meter.begin(9)
+    assert meter.learning_rate() == pytest.approx(0.0, abs=1e-12)
+    assert meter.marks == [(1.0, 7), (40.0, 12)]
+
+
+def test_wholedoc_log_gives_words_of_all_epochs_and_speed_without_the_dev_set(load, tmp_path):
+    events = [
+        {"event": "start"},
+        {"event": "update", "seconds": 10.0, "words": 500},
+        {"event": "update", "seconds": 12.0, "words": 1500},
+        {"event": "epoch", "seconds": 20.0, "words": 1800},
+        {"event": "update", "seconds": 21.0, "words": 200},
+        {"event": "update", "seconds": 24.0, "words": 1700},
+    ]
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    (tmp_path / "log.jsonl").write_text(lines, encoding="utf-8")
+    contender = load("contender_wholedoc")
+    expected = [(10.0, 500), (12.0, 1500), (20.0, 1800), (21.0, 2000), (24.0, 3500)]
+    assert contender.marks(tmp_path) == expected
+    assert contender.speed_of_updates(tmp_path) == 500.0  # 2,500 words in 2 + 3 seconds
+
+
+def test_recipe_is_that_of_small(load):
+    small = load_config("small")
+    assert asdict(load("task").RECIPE) == {
+        "hidden": small.model.hidden,
+        "embedding": small.model.embedding,
+        "batch_tokens": small.stage1.batch_tokens,
+        "learning_rate": small.stage1.learning_rate,
+        "label_smoothing": small.stage1.label_smoothing,
+        "dropout": small.stage1.dropout,
+        "clip": small.stage1.clip,
+        "seed": small.seed,
+        "beam": small.search.beam,
+    }
+
+
+def test_lines_end_at_line_feeds_alone(load, tmp_path):
+    lines = ["a\rb", "", "c\u2028d"]
+    load("task").write_lines(tmp_path / "x", lines)
+    assert load("task").read_lines(tmp_path / "x") == lines
+
+
+def test_lists_of_versions_pin_everything(load):
+    run = load("run")
+    for peer in run.PEERS:
+        lines = (PEERS / f"requirements-{peer}.txt").read_text(encoding="utf-8").splitlines()
+        assert all(line.count("==") == 1 for line in lines)
+        assert run.version(peer)[0].isdigit()
