@@ -617,6 +617,29 @@ def demo(
 
 
 @app.command()
+def bench(
+    run: Annotated[
+        Path | None,
+        typer.Option(help="A run to measure; by default, small and paper with made-up text."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Turns of each contender.", min=1)] = 5,
+    sentences: Annotated[
+        int, typer.Option(help="Sentences to translate, in documents of up to so many.", min=10)
+    ] = 1000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Speed of training and translating on this machine, one thread, as ratios within one run."""
+    from wholedoc.app.bench import print_bench, run_bench
+
+    found = run_bench(run, ("small", "paper"), rounds, sentences)
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        with _standard_output():
+            print_bench(found)
+
+
+@app.command()
 def experiment(
     file: Annotated[
         str, typer.Argument(metavar="EXPERIMENT", help="A TOML file, or the name of a shipped one.")

@@ -12,8 +12,8 @@ from wholedoc.corpus.batches import Batch
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.translation import TranslationModel
 
-# Numbers of the output layer that exist at once: 8 MiB, whatever the batch and vocabulary.
-_CHUNK = 2 * 2**20
+# Words whose logits exist at once: few enough for the caches, enough for an efficient product.
+_CHUNK = 512
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,10 @@ class _OutputLoss(torch.autograd.Function):
         of_word = torch.zeros_like(targets) if added is None or sentences is None else sentences
         slopes = _Slopes(features, weight, shifts) if any(ctx.needs_input_grad) else None
         target_logits, target_logs = features.new_empty(2, len(features))
-        rows = max(1, _CHUNK // len(weight))
-        buffer = features.new_empty(min(rows, len(features)), len(weight))
+        buffer = features.new_empty(min(_CHUNK, len(features)), len(weight))
         weight_t = weight.T
-        for start in range(0, len(features), rows):
-            part = slice(start, start + rows)
+        for start in range(0, len(features), _CHUNK):
+            part = slice(start, start + _CHUNK)
             logits = buffer[: len(features[part])]
             if added is None:
                 torch.addmm(bias, features[part], weight_t, out=logits)

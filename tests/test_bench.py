@@ -1,0 +1,98 @@
+"""The benchmark: what it promises to print, and the sizes it counts with."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from toy import toy_config
+
+from wholedoc.app import bench
+from wholedoc.app.bench import print_bench, run_bench
+from wholedoc.app.workload import make_workload
+from wholedoc.config import ModelConfig
+from wholedoc.model.flops import Text, training_flops
+from wholedoc.model.translation import TranslationModel
+from wholedoc.training.stages import train
+
+
+@pytest.fixture
+def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "WORDS", 30)
+    monkeypatch.setattr(bench, "PEAK_SIZE", 16)
+    monkeypatch.setattr(bench, "BATCHES", (20, 50))
+    monkeypatch.setattr(bench, "DOCUMENT_SIZES", (2, 5))
+
+
+def test_every_number_that_is_promised_is_there(
+    small_rounds: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = bench.make_workload
+    monkeypatch.setattr(bench, "make_workload", lambda path, sizes: made(path, (40, 50)))
+    monkeypatch.setattr("wholedoc.app.workload._DOCUMENTS", 3)
+    shipped = bench.load_config
+    narrow = {"hidden": 4, "embedding": 4, "alignment": 4, "tie": "none"}
+
+    def load(name: str) -> object:
+        config = shipped(name)
+        model = dataclasses.replace(config.model, **narrow)
+        vocabulary = dataclasses.replace(config.vocabulary, size=50)
+        return dataclasses.replace(config, model=model, vocabulary=vocabulary)
+
+    monkeypatch.setattr(bench, "load_config", load)
+    threads = torch.get_num_threads()
+    found = run_bench(None, ("small", "paper"), rounds=1, sentences=6)
+    assert torch.get_num_threads() == threads
+    shown = json.loads(json.dumps(found.to_json()))
+    assert shown["peak_gflops"] > 0
+    assert {"small", "paper"} < shown["train"].keys()
+    for row in shown["train"].values():
+        assert row["words_per_second"] > 0
+        assert row["peak_ratio"] > 0
+    assert shown["train"]["small"]["cost"] == 1
+    both = [row["cost"] for name, row in shown["train"].items() if "both" in name]
+    assert len(both) == 2
+    assert shown["document_cost_ratio"] == max(both)
+    assert {"greedy", "beam5", "beam5, int8, shortlist"} < shown["decode"].keys()
+    for row in shown["decode"].values():
+        assert row["words_per_second"] >= row["sentences_per_second"] > 0
+    assert shown["document_length"].keys() == {"2", "5"}
+    assert shown["batch_tokens"].keys() == {"20", "50"}
+    assert shown["peak_rss_mb"] > 50
+    print_bench(found)
+    printed = capsys.readouterr().out
+    assert "small, both memories, output" in printed
+    assert "beam5, int8, shortlist" in printed
+
+
+def test_operations_are_counted_by_the_textbook() -> None:
+    config = ModelConfig(hidden=2, embedding=3, alignment=5, memory="src", fusion="context")
+    sentence = TranslationModel(config.without_context(), 7, 11)
+    src = 2 * (6 * 3 + 6 * 2) + 5 * 4  # two GRUs, keys
+    state = 5 * 4 + 6 * 3 + 6 * 4 + 3 * 6 * 2  # query, word, context, three products of states
+    trg = state + 2 * 4 + 2 * 3 + 11 * 2  # and the output
+    text = Text(sentences=1, src_words=4, trg_words=6, pairs=24)
+    expected = 6 * (4 * src + 6 * trg + 24 * (5 + 4))
+    assert training_flops(sentence, text) == expected
+    document = TranslationModel(config, 7, 11)
+    memory = 2 * (6 * 4 + 6 * 2)  # the document's two GRUs
+    entrance = 6 * 4  # into the gates
+    assert training_flops(document, text) == expected + 6 * (memory + entrance)
+
+
+def test_made_up_text_has_the_sizes_of_speeches(tmp_path: Path) -> None:
+    corpus = make_workload(tmp_path, (500, 600))
+    assert 20 < corpus.src_lengths.mean() < 30
+    assert 8 < len(corpus) / corpus.documents < 25
+    assert max(int(corpus.trg(t).max()) for t in range(len(corpus))) < 600
+
+
+def test_a_run_is_measured_with_its_own_corpus_and_left_as_it_is(
+    small_rounds: None, tmp_path: Path
+) -> None:
+    run = train(toy_config(tmp_path, "stage1.epochs=1"), tmp_path / "run").directory
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    shown = run_bench(run, (), rounds=1, sentences=6).to_json()
+    assert shown["train"].keys() >= {"run", "run, plain loop", "run, both memories, context"}
+    assert before == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
