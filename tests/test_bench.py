@@ -29,7 +29,7 @@ def test_every_number_that_is_promised_is_there(
     small_rounds: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = bench.make_workload
-    monkeypatch.setattr(bench, "make_workload", lambda path, sizes: made(path, (40, 50)))
+    monkeypatch.setattr(bench, "make_workload", lambda path, _: made(path, (40, 50)))
     monkeypatch.setattr("wholedoc.app.workload._DOCUMENTS", 3)
     shipped = bench.load_config
     narrow = {"hidden": 4, "embedding": 4, "alignment": 4, "tie": "none"}

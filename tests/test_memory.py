@@ -11,7 +11,7 @@ from torch import Tensor
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.model.memory import MemoryReader, Readings, SourceMemory, read_memory
+from wholedoc.model.memory import Readings, SourceMemory, read_memory
 from wholedoc.model.size import measure_sizes
 from wholedoc.model.translation import TranslationModel, initialise
 
@@ -98,9 +98,9 @@ def test_gradient_of_a_reading() -> None:
     assert torch.autograd.gradcheck(lambda c, q: read_memory(c, q, own)[0], inputs)
 
 
-def document_model(fusion: str, memory: str) -> TranslationModel:
+def document_model(fusion: str, memory: str, *, scaled: bool = False) -> TranslationModel:
     sizes = {"hidden": 5, "embedding": 4, "alignment": 3}
-    config = ModelConfig(**sizes, fusion=fusion, memory=memory)
+    config = ModelConfig(**sizes, fusion=fusion, memory=memory, scaled=scaled)
     model = TranslationModel(config, 11, 9).double().eval()
     initialise(model, seed=3)
     return model
@@ -218,29 +218,24 @@ def test_no_gradient_goes_into_target_cells() -> None:
     assert model.target_query.source.weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("option", ["scaled", "hops", "gate", "query"])
-def test_options_of_a_reading_follow_their_formulas(option: str) -> None:
+def test_scaled_scores_are_divided_by_the_root_of_the_width() -> None:
     cells, queries, own = values(5, 4), values(5, 4, seed=1), torch.arange(5)
-    settings = {"scaled": True, "hops": 3, "gate": True, "query": "learned"}
-    reader = MemoryReader(4, replace(SMALL, **{option: settings[option]})).double()
-    initialise(reader, 1)
-    found, weights = reader(cells, queries, own)
-    expected, expected_weights = read_memory(cells, queries, own)
-    if option == "scaled":
-        expected, expected_weights = read_memory(cells, queries / 2, own)
-    if option == "hops":
-        for _ in range(2):
-            queries = queries + expected
-            expected, expected_weights = read_memory(cells, queries, own)
-    if option == "gate":
-        both = torch.cat((queries, expected), dim=-1)
-        expected = torch.sigmoid(both @ reader.gate.weight.T + reader.gate.bias) * expected
-    if option == "query":
-        expected, expected_weights = read_memory(cells, queries @ reader.query.weight.T, own)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(weights, expected_weights)
-    alone, _ = reader(cells[:1], queries[:1], own[:1])
+    found = read_memory(cells, queries, own, scaled=True)
+    torch.testing.assert_close(found, read_memory(cells, queries / 2, own))
+    alone, _ = read_memory(cells[:1], queries[:1], own[:1], scaled=True)
     assert alone.eq(0).all()
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_both_memories_are_read_as_configured(scaled: bool) -> None:
+    model = document_model("context", "both", scaled=scaled)
+    cells, summaries, states = values(4, 10), values(4, 10, seed=1), values(4, 5)
+    own = torch.arange(4)
+    found = model.read(summaries, own, cells, states)
+    src, src_weights = read_memory(cells, summaries, own, scaled=scaled)
+    trg, _ = read_memory(states, model.target_query(states, summaries), own, scaled=scaled)
+    torch.testing.assert_close((found.src, found.trg), (src, trg))
+    torch.testing.assert_close(found.src_weights, src_weights)
 
 
 def test_standard_vectors_have_mean_0_and_deviation_1() -> None:

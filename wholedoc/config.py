@@ -127,12 +127,6 @@ class ModelConfig:
     dimension with mean 0 and deviation 1 over the training set."""
     scaled: bool = False
     """Divide the scores of a reading by the square root of the cells' width."""
-    hops: Count = 1
-    """Times that a memory is read; each reading adds to the next query."""
-    gate: bool = False
-    """Let a sentence close its readings, dimension by dimension."""
-    query: Literal["state", "learned"] = "state"
-    """What a sentence asks its memories with: its last state (the paper), or a learned view."""
 
     def without_context(self) -> "ModelConfig":
         """The sentence model inside the document model."""

@@ -44,12 +44,17 @@ def read_memory(
     cells: Float[Tensor, "cell width"],
     queries: Float[Tensor, "query width"],
     own: Int[Tensor, " query"] | None,
+    *,
+    scaled: bool = False,
 ) -> tuple[Float[Tensor, "query width"], Float[Tensor, "query cell"]]:
     """MemNet(M, q) = Σ_k p_k m_k,  p = softmax(qᵀ M), for some sentences of a document.
 
     Paper: [memnet]. A sentence reads the cells of all others: its ``own`` cell gets no weight; None
     where the cells are another document's. A sentence alone in its document reads exactly zero.
+    Where ``scaled``, p = softmax(qᵀ M / √width).
     """
+    if scaled:
+        queries = queries * cells.shape[-1] ** -0.5
     scores = queries @ cells.T  # (Q, K)
     if own is not None:
         if len(cells) == 1:
@@ -57,38 +62,6 @@ def read_memory(
         scores = scores.scatter(1, own[:, None], float("-inf"))
     weights = torch.softmax(scores, dim=-1)
     return weights @ cells, weights
-
-
-class MemoryReader(nn.Module):
-    """A reading of a memory, with what goes beyond the paper where the configuration asks for it.
-
-    ``query``: q' = W q. ``hops``: q ← q + reading before each reading but the first. ``gate``:
-    σ(W [q ; reading] + b) ⊙ reading. ``scaled``: p = softmax(qᵀ M / √width).
-    """
-
-    def __init__(self, width: int, config: ModelConfig) -> None:
-        super().__init__()
-        self.scale = width**-0.5 if config.scaled else 1.0
-        self.hops = config.hops
-        self.query = nn.Linear(width, width, bias=False) if config.query == "learned" else None
-        self.gate = nn.Linear(2 * width, width) if config.gate else None
-
-    def forward(
-        self,
-        cells: Float[Tensor, "cell width"],
-        queries: Float[Tensor, "query width"],
-        own: Int[Tensor, " query"] | None,
-    ) -> tuple[Float[Tensor, "query width"], Float[Tensor, "query cell"]]:
-        """The reading of each sentence and the weights of its last hop."""
-        if self.query is not None:
-            queries = self.query(queries)
-        reading, weights = read_memory(cells, queries * self.scale, own)
-        for _ in range(self.hops - 1):
-            queries = queries + reading
-            reading, weights = read_memory(cells, queries * self.scale, own)
-        if self.gate is not None:
-            reading = torch.sigmoid(self.gate(torch.cat((queries, reading), dim=-1))) * reading
-        return reading, weights
 
 
 class SourceMemory(nn.Module):

@@ -12,7 +12,7 @@ from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder
 from wholedoc.model.local import LocalContext, Neighbourhood
-from wholedoc.model.memory import MemoryReader, Readings, SourceMemory, TargetQuery
+from wholedoc.model.memory import Readings, SourceMemory, TargetQuery, read_memory
 from wholedoc.model.recurrence import Gates
 
 
@@ -38,11 +38,8 @@ class TranslationModel(nn.Module):
         self.encoder = Encoder(src_vocabulary, config, dropout)
         self.decoder = Decoder(trg_vocabulary, config, dropout)
         self.source_memory = SourceMemory(config, document_dropout) if config.reads_source else None
-        self.source_reader = (
-            MemoryReader(2 * config.hidden, config) if config.reads_source else None
-        )
         self.target_query = TargetQuery(config) if config.reads_target else None
-        self.target_reader = MemoryReader(config.hidden, config) if config.reads_target else None
+        self.scaled = config.scaled
         if config.tie in ("target", "all"):
             self.decoder.output.vocabulary.weight = self.decoder.embedding.weight
         if config.tie == "all":
@@ -86,12 +83,12 @@ class TranslationModel(nn.Module):
             return self.decoder.fusion.read(document, places)
         left_out = own if states is None else None
         src = src_weights = trg = trg_weights = None
-        if source_cells is not None and self.source_reader:
-            src, src_weights = self.source_reader(source_cells, summaries, left_out)
-        if last_states is not None and self.target_query and self.target_reader:
+        if source_cells is not None and self.source_memory:
+            src, src_weights = read_memory(source_cells, summaries, left_out, scaled=self.scaled)
+        if last_states is not None and self.target_query:
             cells = last_states.detach()
             query = self.target_query(cells[own] if states is None else states, summaries)
-            trg, trg_weights = self.target_reader(cells, query, left_out)
+            trg, trg_weights = read_memory(cells, query, left_out, scaled=self.scaled)
         return Readings(src, trg, src_weights, trg_weights)
 
 
