@@ -88,8 +88,8 @@ class EightBitProduct(Product):
 def _engine(name: str) -> Iterator[None]:
     """Have torch pack matrices for one of its engines.
 
-    The one it chooses by itself may use instructions that a virtual machine does not have. The
-    choice holds for all threads, so one packs at a time.
+    Some engines use instructions that a virtual machine may announce and not have. The choice holds
+    for all threads, so one packs at a time.
     """
     with _PACKING:
         before = torch.backends.quantized.engine
