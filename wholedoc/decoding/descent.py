@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from wholedoc.config import SearchConfig
-from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.corpus.batches import Indices, length_batches, pad
 from wholedoc.decoding.compact import round_weights
 from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.products import EightBitProduct, ExactProduct
 from wholedoc.decoding.search import Hypothesis, search_with
 from wholedoc.decoding.shortlist import Shortlist
+from wholedoc.decoding.threads import in_threads
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
@@ -200,13 +201,19 @@ class _Descender:
         readings: Sequence[Readings] = (),
     ) -> list[list[Hypothesis]]:
         """Translate sentences in batches of like length; results in the given order."""
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
-        for part in length_batches([len(s) for s in sentences], self.tokens):
+
+        def run(part: Indices) -> list[list[Hypothesis]]:
             src, lengths = pad([sentences[i] for i in part])
             rows = torch.from_numpy(part).to(self.device)
             read = gather_readings(readings, rows) if readings else None
             src, lengths = src.to(self.device), lengths.to(self.device)
-            results = search_with(predictor, src, lengths, self.config, self.nbest, read)
+            return search_with(predictor, src, lengths, self.config, self.nbest, read)
+
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        parts = length_batches([len(s) for s in sentences], self.tokens)
+        on_cpu = self.device.type == "cpu"
+        every = in_threads(run, parts) if on_cpu else map(run, parts)
+        for part, results in zip(parts, every, strict=True):
             for i, hypotheses in zip(part, results, strict=True):
                 found[i] = hypotheses
             if self.progress is not None:

@@ -1,0 +1,49 @@
+"""Curves of what ``wholedoc bench --json`` measured: ``curves.py bench.json docs/bench.png``.
+
+It needs matplotlib, which the toolkit itself does not.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+
+def main() -> None:
+    """Four panels: shares of the peak, batches, ways to search, lengths of documents."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: python bench/curves.py bench.json OUT.png")
+    found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+
+    train = found["train"]
+    bars = axes[0, 0].barh(list(train), [100 * row["peak_ratio"] for row in train.values()])
+    axes[0, 0].bar_label(
+        bars, [f"{row['words_per_second']:,.0f} words/s" for row in train.values()]
+    )
+    axes[0, 0].set(title="Training: % of the matrix-product peak", xlim=(0, 100))
+    axes[0, 0].invert_yaxis()
+
+    batches = {int(size): speed for size, speed in found["batch_tokens"].items()}
+    axes[0, 1].plot(list(batches), list(batches.values()), marker="o")
+    axes[0, 1].set(title="Training: words/s by batch_tokens", ylim=(0, None))
+
+    decode = found["decode"]
+    bars = axes[1, 0].barh(list(decode), [row["words_per_second"] for row in decode.values()])
+    axes[1, 0].bar_label(bars, fmt="{:,.0f}")
+    axes[1, 0].set(title="Search: words/s", xlim=(0, None))
+    axes[1, 0].margins(x=0.15)
+    axes[1, 0].invert_yaxis()
+
+    lengths = {int(size): 1e3 * seconds for size, seconds in found["document_length"].items()}
+    axes[1, 1].plot(list(lengths), list(lengths.values()), marker="o")
+    axes[1, 1].set(title="Documents: ms a sentence by sentences in a document", xscale="log")
+    axes[1, 1].set_ylim(0, None)
+
+    figure.suptitle(f"wholedoc bench, one thread, peak {found['peak_gflops']:.0f} GFLOP/s")
+    figure.savefig(sys.argv[2], dpi=110)
+
+
+if __name__ == "__main__":
+    main()
