@@ -143,7 +143,7 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class Counts:
+class AllCounts:
     """What all metrics have counted: from it systems are scored, and any two of them tested."""
 
     data: EvaluationSet
@@ -227,7 +227,7 @@ def count_systems(
     data: EvaluationSet,
     systems: Mapping[str, Sequence[Sequence[str]]],
     without: Collection[str] = (),
-) -> Counts:
+) -> AllCounts:
     """Count systems, each given as the outputs of its seeds, with all metrics but ``without``."""
     for name in without:
         if name not in METRICS:
@@ -265,7 +265,7 @@ def count_systems(
                 empty = [score for score in make.names if score not in found]
                 missing |= dict.fromkeys(empty, "there is nothing to count")
             bar.advance(1, words)
-    return Counts(data, counted, missing)
+    return AllCounts(data, counted, missing)
 
 
 def _test(
@@ -299,7 +299,7 @@ def _sizes(data: EvaluationSet) -> dict[Unit, int]:
     return {"sentence": len(data.references), "document": len(data.documents)}
 
 
-def _notes(counts: Counts) -> list[str]:
+def _notes(counts: AllCounts) -> list[str]:
     """What the reader of p-values has to know."""
     notes = []
     for unit, size in _sizes(counts.data).items():

@@ -96,7 +96,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Difference:
     """A system's output against a baseline's."""
 
     documents: tuple[Corrections, ...]

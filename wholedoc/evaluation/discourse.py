@@ -11,7 +11,7 @@ from wholedoc.errors import UserError
 from wholedoc.evaluation.alignment import SIGNATURE, Aligned, Aligner
 from wholedoc.evaluation.consistency import Consistency, count_consistency
 from wholedoc.evaluation.corrections import (
-    Comparison,
+    Difference,
     Corrections,
     Example,
     count_corrections,
@@ -164,7 +164,7 @@ class Discourse:
 
     def compare(
         self, baseline: Sequence[str], system: Sequence[str], examples: int = 5
-    ) -> Comparison:
+    ) -> Difference:
         """Find what ``system`` puts right of the errors of ``baseline``, and what it breaks."""
         outputs = list(zip(self._split(baseline), self._split(system), strict=True))
         counted = [
@@ -190,7 +190,7 @@ class Discourse:
             )
 
         gains, losses = rank([counts.gain for counts in sentences], examples)
-        return Comparison(
+        return Difference(
             documents=tuple(sum(document, Corrections()) for document in counted),
             gains=tuple(map(example, gains)),
             losses=tuple(map(example, losses)),
