@@ -11,8 +11,8 @@ from wholedoc.errors import UserError
 from wholedoc.evaluation.alignment import SIGNATURE, Aligned, Aligner
 from wholedoc.evaluation.consistency import Consistency, count_consistency
 from wholedoc.evaluation.corrections import (
-    Difference,
     Corrections,
+    Difference,
     Example,
     count_corrections,
     rank,
