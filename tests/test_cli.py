@@ -33,6 +33,7 @@ COMMANDS = {
     "export",
     "evaluate",
     "params",
+    "bench",
     "demo",
     "experiment",
 }
@@ -317,13 +318,13 @@ def test_the_beam_of_the_command_line_wins(
     from wholedoc.decoding import descent
 
     used = []
-    search = descent.search
+    search = descent.search_with
 
-    def spy(model, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
         used.append(config.beam)
-        return search(model, src, lengths, config, nbest, readings)
+        return search(predictor, src, lengths, config, nbest, readings)
 
-    monkeypatch.setattr(descent, "search", spy)
+    monkeypatch.setattr(descent, "search_with", spy)
     cli("translate", trained / "run", given="s1\n")
     cli("translate", trained / "run", "--beam", "4", given="s1\n")
     assert used == [2, 4]
