@@ -9,8 +9,8 @@ _PAD = 64 * 2**20
 def keep_freed_memory() -> None:
     """Let freed memory be used again by this process instead of giving it back to the system.
 
-    By default every large tensor is given fresh pages and each page is cleared when first touched:
-    a quarter of the time of a training step. Where the C library is not glibc nothing changes.
+    By default large tensors are given fresh pages, each cleared when it is first touched, which is
+    a few per cent of training, more in large batches. Only glibc can be told so.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -124,7 +124,10 @@ class _OutputLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, grad_nats: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients at hand, scaled."""
         del grad_nats
-        slopes: _Slopes = ctx.slopes
+        slopes: _Slopes | None = ctx.slopes
+        ctx.slopes = None  # they are scaled where they stand
+        if slopes is None:
+            raise RuntimeError("a loss can be differentiated only once")
         for kept in (slopes.features, slopes.weight, slopes.shifts):
             kept.mul_(grad)
         d_bias = slopes.shifts.sum(dim=0)
