@@ -24,7 +24,13 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.checkpoint import Position
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog, read_log
-from wholedoc.training.loop import StageFiles, Task, peak_rss_mb, train_stage
+from wholedoc.training.loop import (
+    StageFiles,
+    Task,
+    peak_rss_mb,
+    tiny_numbers_as_zero,
+    train_stage,
+)
 from wholedoc.training.objective import Loss, sentence_loss
 from wholedoc.training.optimisation import Moment, learning_rate
 from wholedoc.training.run import Run
@@ -350,3 +356,12 @@ def test_a_run_goes_on_without_the_files_it_was_made_from(tmp_path: Path) -> Non
         Path(getattr(config.data, name).src).unlink()
     again = load_file(train(config, tmp_path / "run").stage("stage1").best)
     assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_tiny_numbers_are_zero_in_training_and_only_there() -> None:
+    tiny = torch.tensor(1e-30)
+    assert (tiny * 1e-10).item() > 0
+    with pytest.raises(ValueError, match="stop"), tiny_numbers_as_zero():
+        assert (tiny * 1e-10).item() == 0
+        raise ValueError("stop")
+    assert (tiny * 1e-10).item() > 0

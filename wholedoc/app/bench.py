@@ -35,7 +35,7 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.training.checkpoint import load_known_weights
 from wholedoc.training.distribution import World
-from wholedoc.training.loop import Task, peak_rss_mb
+from wholedoc.training.loop import Task, peak_rss_mb, tiny_numbers_as_zero
 from wholedoc.training.optimisation import make_optimiser
 from wholedoc.training.run import Run
 from wholedoc.training.shortlist import learn_shortlist
@@ -323,7 +323,7 @@ def run_bench(run: Path | None, names: Sequence[str], rounds: int, sentences: in
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory() as directory, tiny_numbers_as_zero():
             if run is not None:
                 materials = [run_material(Run(run))]
             else:

@@ -64,6 +64,16 @@ class StageFiles:
     """Everything needed to go on."""
 
 
+@contextmanager
+def tiny_numbers_as_zero() -> Iterator[None]:
+    """Let numbers below 10⁻³⁸ be zero: CPUs take very long over them, and gradients have many."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
 class Stopped(Exception):  # noqa: N818 (a request, not an error)
     """Training was asked to stop; everything is saved."""
 

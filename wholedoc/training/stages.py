@@ -28,7 +28,7 @@ from wholedoc.training.data import open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import World, join_world
 from wholedoc.training.lexicon import learn_lexicon, write_lexicon
 from wholedoc.training.log import RunLog
-from wholedoc.training.loop import Task, train_stage
+from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
 from wholedoc.training.rows import Rows, cached_rows, digest_files, rows_file
 from wholedoc.training.run import Run, choose_device, language_stage
 from wholedoc.training.sharing import adopt_file, adopt_stage
@@ -55,6 +55,7 @@ def train(config: Config, directory: Path) -> Run:
             run.prepare(config)
             prepare_data(config, run)
         world.wait()
+        stack.enter_context(tiny_numbers_as_zero())
         _Training(config, run, device, world).run_stages()
         world.wait()
     return run
