@@ -361,7 +361,6 @@ def test_a_run_goes_on_without_the_files_it_was_made_from(tmp_path: Path) -> Non
 def test_tiny_numbers_are_zero_in_training_and_only_there() -> None:
     tiny = torch.tensor(1e-30)
     assert (tiny * 1e-10).item() > 0
-    with pytest.raises(ValueError, match="stop"), tiny_numbers_as_zero():
+    with tiny_numbers_as_zero():
         assert (tiny * 1e-10).item() == 0
-        raise ValueError("stop")
     assert (tiny * 1e-10).item() > 0
