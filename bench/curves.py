@@ -27,19 +27,21 @@ def main() -> None:
 
     batches = {int(size): speed for size, speed in found["batch_tokens"].items()}
     axes[0, 1].plot(list(batches), list(batches.values()), marker="o")
-    axes[0, 1].set(title="Training: words/s by batch_tokens", ylim=(0, None))
+    axes[0, 1].set(
+        title="Training: words/s by batch_tokens", ylim=(0, 1.15 * max(batches.values()))
+    )
 
     decode = found["decode"]
     bars = axes[1, 0].barh(list(decode), [row["words_per_second"] for row in decode.values()])
     axes[1, 0].bar_label(bars, fmt="{:,.0f}")
-    axes[1, 0].set(title="Search: words/s", xlim=(0, None))
-    axes[1, 0].margins(x=0.15)
+    fastest = max(row["words_per_second"] for row in decode.values())
+    axes[1, 0].set(title="Search: words/s", xlim=(0, 1.15 * fastest))
     axes[1, 0].invert_yaxis()
 
     lengths = {int(size): 1e3 * seconds for size, seconds in found["document_length"].items()}
     axes[1, 1].plot(list(lengths), list(lengths.values()), marker="o")
-    axes[1, 1].set(title="Documents: ms a sentence by sentences in a document", xscale="log")
-    axes[1, 1].set_ylim(0, None)
+    axes[1, 1].set(title="Documents: ms a sentence, by their length", xscale="log")
+    axes[1, 1].set(xlabel="sentences", ylim=(0, 1.15 * max(lengths.values())))
 
     figure.suptitle(f"wholedoc bench, one thread, peak {found['peak_gflops']:.0f} GFLOP/s")
     figure.savefig(sys.argv[2], dpi=110)
