@@ -27,6 +27,7 @@ MODELS = {
     "sentence": ModelConfig(**SIZES),
     "context": ModelConfig(**SIZES, memory="both", fusion="context", vectors="standard"),
     "output": ModelConfig(**SIZES, memory="both", fusion="output"),
+    "local": ModelConfig(**SIZES, context="jean2017"),
 }
 SEARCH = SearchConfig(beam=3, max_length_factor=1.0, max_length_extra=2)
 WORDS = ("red", "house", "hill", "dog", "sees", "who", "green", "sleeps")
@@ -52,6 +53,7 @@ def make_run(directory: Path, model: ModelConfig) -> Run:
     stages = {"stage1": TranslationModel(model.without_context(), len(src), len(trg))}
     if model.reads_document:
         stages["stage2"] = TranslationModel(model, len(src), len(trg))
+    if model.reads_source:
         vectors = SentenceVectors(len(src), model)
         stages |= {language_stage(name): part for name, part in vectors.models.items()}
     for seed, (name, stage) in enumerate(stages.items()):
