@@ -138,10 +138,3 @@ def test_perplexity_is_per_word_with_the_end_of_the_sentence(make_pairs) -> None
     loss = sentence_loss(model, make_pairs(SRC, TRG))
     assert math.exp(loss.nats / loss.words) == pytest.approx(9, abs=1e-9)
     assert loss.nats == pytest.approx(WORDS * math.log(9), abs=1e-9)
-
-
-def test_a_loss_is_differentiated_only_once(make_model, make_pairs) -> None:
-    loss = sentence_loss(make_model(), make_pairs(SRC, TRG))
-    loss.smoothed.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="only once"):
-        loss.smoothed.backward()

@@ -124,15 +124,11 @@ class _OutputLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, grad_nats: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients at hand, scaled."""
         del grad_nats
-        slopes: _Slopes | None = ctx.slopes
-        ctx.slopes = None  # they are scaled where they stand
-        if slopes is None:
-            raise RuntimeError("a loss can be differentiated only once")
-        for kept in (slopes.features, slopes.weight, slopes.shifts):
-            kept.mul_(grad)
-        d_bias = slopes.shifts.sum(dim=0)
-        d_added = slopes.shifts if ctx.with_added else None
-        return slopes.features, slopes.weight, d_bias, d_added, None, None, None
+        slopes: _Slopes = ctx.slopes
+        features, weight, shifts = (
+            kept * grad for kept in (slopes.features, slopes.weight, slopes.shifts)
+        )
+        return features, weight, shifts.sum(dim=0), shifts if ctx.with_added else None, *[None] * 3
 
 
 class _Slopes:
