@@ -71,8 +71,8 @@ def pack(lengths: Int[Tensor, " row"]) -> Packing:
 class GRUTape:
     """The steps of a GRU over packed rows, kept for the way back.
 
-    Any dimensions may stand before the last two. [u_r u_z u_n] is the projected input of a step,
-    [g_r g_z g_n] = W_s s;
+    Any dimensions may stand before the last two. [u_n u_r u_z] is the projected input of a step
+    (see :func:`new_first`), [g_r g_z g_n] = W_s s;
     r = σ(u_r + g_r + b_r),  z = σ(u_z + g_z + b_z),  n = tanh(u_n + r ⊙ (g_n + b_n)),
     s' = (1 − z) ⊙ n + z ⊙ s. ``projected`` becomes the tape's own; ``extra`` numbers stand beside
     g, for products that use the same state.
@@ -89,7 +89,8 @@ class GRUTape:
         *others, words, gates = projected.shape
         hidden = gates // 3
         self.counts = counts
-        projected[..., : 2 * hidden] += bias[..., None, : 2 * hidden]
+        given_new, given = projected[..., :hidden], projected[..., hidden:]
+        given.add_(bias[..., None, : 2 * hidden])
         self._bias = bias[..., None, 2 * hidden :]
         self.states = first.new_empty(*others, words, hidden)
         self.after = self.steps(self.states)
@@ -109,8 +110,7 @@ class GRUTape:
         reset, update, memory, _ = torch.split(self.both, [hidden, hidden, hidden, extra], dim=-1)
         self.reset, self.update, self.memory = map(self.steps, (reset, update, memory))
         self.sigmoids = self.steps(self.both[..., : 2 * hidden])
-        self._given = self.steps(projected[..., : 2 * hidden])
-        self._given_new = self.steps(projected[..., 2 * hidden :])
+        self._given, self._given_new = self.steps(given), self.steps(given_new)
         self.new_of = self.steps(new)
 
     def steps(self, words: Float[Tensor, "*any word width"]) -> tuple[Tensor, ...]:
@@ -144,10 +144,10 @@ class GRUReturn:
         self._both = tape.steps(grads[..., 2 * hidden : 4 * hidden])
         self.all_projected = grads[..., hidden : 4 * hidden]
         self.projected = tape.steps(self.all_projected)
-        """The gradients of u, as [n r z]."""
+        """The gradients of u."""
         self.all_recurrent = grads[..., 2 * hidden :]
         self.recurrent = tape.steps(self.all_recurrent)
-        """The gradients of g, as [r z n], and of the extra numbers."""
+        """The gradients of g and of the extra numbers."""
         self.extra = tape.steps(grads[..., 5 * hidden :])
 
     def backward(self, j: int, grad: Float[Tensor, "*any row hidden"]) -> None:
@@ -171,21 +171,22 @@ class GRUReturn:
         """The gradient of b."""
         return self.all_recurrent[..., : 3 * self.kept[0].shape[-1]].sum(dim=-2)
 
-    def gates(self) -> Float[Tensor, "*any word gates"]:
-        """The gradients of u of all steps, as [r z n]."""
-        return self.all_projected.roll(-self.kept[0].shape[-1], dims=-1)
+
+def new_first(gates: Float[Tensor, "..."], dim: int = 0) -> Float[Tensor, "..."]:
+    """[r z n] as [n r z]: the order of u, in which the gradients of both u and g have no gaps."""
+    return gates.roll(gates.shape[dim] // 3, dims=dim)
 
 
-def as_returned(weight: Float[Tensor, "gates any"]) -> Float[Tensor, "gates any"]:
-    """A matrix that makes u, with the rows of its gates in the order of :class:`GRUReturn`."""
-    return weight.roll(len(weight) // 3, dims=0)
+def new_last(gates: Float[Tensor, "..."], dim: int = 0) -> Float[Tensor, "..."]:
+    """[n r z] as [r z n]."""
+    return gates.roll(-(gates.shape[dim] // 3), dims=dim)
 
 
 def add_rows(
     total: Float[Tensor, "*any row hidden"], first: Float[Tensor, "*any fewer hidden"]
 ) -> None:
     """Add to the first rows: the gradient of a step's states that the step after it gives."""
-    total[..., : first.shape[-2], :] += first
+    total.narrow(-2, 0, first.shape[-2]).add_(first)
 
 
 @final
@@ -205,14 +206,18 @@ class BidirectionalGRU(nn.Module):
         self, words: Float[Tensor, "word input"], packing: Packing
     ) -> tuple[Float[Tensor, "word states"], Float[Tensor, "row states"]]:
         """States [→h ; ←h] of packed words, and [last →h ; first ←h] of their rows."""
-        weight = torch.cat((self.forward_input.weight, self.backward_input.weight))
-        bias = torch.cat((self.forward_input.bias, self.backward_input.bias))
+        inputs = self.forward_input, self.backward_input
+        recurrent = self.forward_state, self.backward_state
+        weight, bias = (
+            torch.cat([new_first(gates) for gates in both])
+            for both in zip(*((layer.weight, layer.bias) for layer in inputs), strict=True)
+        )
         states: Tensor = _BidirectionalGRU.apply(  # type: ignore[no-untyped-call]
             functional.linear(words, weight, bias),
-            self.forward_state.weight, self.forward_state.bias,
-            self.backward_state.weight, self.backward_state.bias,
+            torch.stack([layer.weight for layer in recurrent]),
+            torch.stack([layer.bias for layer in recurrent]),
             packing,
-        )  # (2, word, hidden)  # fmt: skip
+        )  # (2, word, hidden)
         ahead, back = states
         last = states.new_empty(len(packing.order), 2 * self.hidden)
         last[packing.order] = torch.cat(
@@ -226,25 +231,19 @@ class _BidirectionalGRU(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        projected: Tensor, forward_weight: Tensor, forward_bias: Tensor,
-        backward_weight: Tensor, backward_bias: Tensor, packing: Packing,
-    ) -> Tensor:  # fmt: skip
+        ctx: Any, projected: Tensor, weights: Tensor, biases: Tensor, packing: Packing
+    ) -> Tensor:
         """All steps in order; every tensor has the two directions before its words."""
         counts, mirror = packing.counts, packing.mirror
         ahead, back = projected.chunk(2, dim=-1)
         given = torch.stack((ahead, back.index_select(0, mirror)))
-        hidden = given.shape[-1] // 3
-        first = given.new_zeros(2, counts[0], hidden)
-        tape = GRUTape(first, given, torch.stack((forward_bias, backward_bias)), counts)
-        weights = forward_weight.T.contiguous(), backward_weight.T.contiguous()
+        first = given.new_zeros(2, counts[0], given.shape[-1] // 3)
+        tape = GRUTape(first, given, biases, counts)
+        weights_t = weights.transpose(1, 2).contiguous()
         for j in range(len(counts)):
-            for before, weight, gates in zip(
-                tape.before[j], weights, tape.recurrent[j], strict=True
-            ):
-                torch.mm(before, weight, out=gates)
+            torch.bmm(tape.before[j], weights_t, out=tape.recurrent[j])
             tape.forward(j)
-        ctx.save_for_backward(forward_weight, backward_weight, mirror)
+        ctx.save_for_backward(weights, mirror)
         ctx.tape = tape
         return torch.stack((tape.states[0], tape.states[1].index_select(0, mirror)))
 
@@ -252,7 +251,7 @@ class _BidirectionalGRU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor | None, ...]:
         """All steps in reverse order, then one product for each weight."""
-        *weights, mirror = ctx.saved_tensors
+        weights, mirror = ctx.saved_tensors
         tape: GRUTape = ctx.tape
         way = GRUReturn(tape)
         both = torch.stack((grad_states[0], grad_states[1].index_select(0, mirror)))
@@ -261,15 +260,8 @@ class _BidirectionalGRU(torch.autograd.Function):
         for j in reversed(range(len(grads))):
             add_rows(grads[j], d_state)
             way.backward(j, grads[j])
-            d_state = way.kept[j]
-            for state, recurrent, weight in zip(d_state, way.recurrent[j], weights, strict=True):
-                state.addmm_(recurrent, weight)
-        ahead, back = way.gates()
-        d_weights = [
-            (recurrent.T @ before, bias)
-            for recurrent, before, bias in zip(
-                way.all_recurrent, way.before(), way.bias(), strict=True
-            )
-        ]
+            d_state = way.kept[j].baddbmm_(way.recurrent[j], weights)
+        ahead, back = way.all_projected
         d_projected = torch.cat((ahead, back.index_select(0, mirror)), dim=-1)
-        return d_projected, *d_weights[0], *d_weights[1], None
+        d_weights = torch.bmm(way.all_recurrent.transpose(1, 2), way.before())
+        return d_projected, d_weights, way.bias(), None

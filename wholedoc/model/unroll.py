@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, as_returned
+from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, new_first, new_last
 
 
 @dataclass(frozen=True)
@@ -82,28 +82,26 @@ class _Unroll(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
         align = keys.shape[-1]
-        lower = GRUTape(lower0, words.clone(), b_lower, counts, align)
-        upper = GRUTape(upper0, b_between.repeat(len(words), 1), b_upper, counts, align)
+        w_context, w_between = new_first(w_context), new_first(w_between)
+        given = new_first(b_between).repeat(len(words), 1)
+        lower = GRUTape(lower0, new_first(words, dim=-1), b_lower, counts, align)
+        upper = GRUTape(upper0, given, b_upper, counts, align)
         queries = lower.steps(lower.both[:, -align:])
         from_upper = upper.steps(upper.both[:, -align:])
         alphas = words.new_empty(len(words), keys.shape[1])
         contexts = words.new_empty(len(words), values.shape[-1])
-        alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts[:, None], counts)
+        alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
         context_mask, lower_mask = _split(context_dropout, counts), _split(lower_dropout, counts)
         # Few rows are multiplied a good deal faster by matrices laid out for them.
         lower_t, upper_t, context_t, between_t = (
             weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
         )
-        energies = torch.empty_like(keys)
-        padding = ~mask
-        for j, n in enumerate(counts):
+        attention = _Attention(keys, values, mask, score)
+        for j in range(len(counts)):
             torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
             torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
             query = queries[j].add_(from_upper[j])
-            energy = torch.add(keys[:n], query[:, None], out=energies[:n]).tanh_()
-            alpha = (energy @ score).masked_fill_(padding[:n], float("-inf"))
-            alpha = torch.softmax(alpha, dim=-1, out=alpha_of[j])
-            context = torch.bmm(alpha[:, None], values[:n], out=context_of[j])[:, 0]
+            context = attention.forward(query, alpha_of[j], context_of[j])
             seen = context if context_mask is None else context * context_mask[j]
             lower.projected[j].addmm_(seen, context_t)
             state = lower.forward(j)
@@ -137,12 +135,11 @@ class _Unroll(torch.autograd.Function):
             torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
         )
         context_mask, lower_mask = _split(context_dropout, counts), _split(lower_dropout, counts)
-        w_between, w_context = as_returned(w_between), as_returned(w_context)
         d_lower_state = d_upper_state = grad_states[:0]
         for j in reversed(range(len(counts))):
             add_rows(grad_state[j], d_upper_state)
             upper.backward(j, grad_state[j])
-            d_seen = upper.projected[j] @ w_between
+            d_seen = torch.mm(upper.projected[j], w_between)
             if lower_mask is not None:
                 d_seen *= lower_mask[j]
             add_rows(d_seen, d_lower_state)
@@ -158,54 +155,87 @@ class _Unroll(torch.autograd.Function):
             d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
         seen_context = contexts if context_dropout is None else contexts * context_dropout
         seen_lower = lower_states if lower_dropout is None else lower_states * lower_dropout
-        d_words, d_between = lower.gates(), upper.gates()
+        d_words, d_between = lower.all_projected, upper.all_projected
         return (
-            d_words, None, *attention.finish(), None, d_lower_state, d_upper_state, None, None,
+            new_last(d_words, dim=-1), None, *attention.finish(), None, d_lower_state, d_upper_state, None, None,
             attention.d_score,
-            d_words.T @ seen_context,
+            new_last(d_words.T @ seen_context),
             lower.all_recurrent.T @ lower.before(), lower.bias(),
-            d_between.T @ seen_lower, d_between.sum(dim=0),
+            new_last(d_between.T @ seen_lower), new_last(d_between.sum(dim=0)),
             upper.all_recurrent.T @ upper.before(), upper.bias(),
         )  # fmt: skip
 
 
+class _Sentences:
+    """Tensors of all sentences; views of the first ones, made anew only when a step has others."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self._all = self._first = tensors
+
+    def first(self, rows: int) -> tuple[Tensor, ...]:
+        """The tensors of so many sentences."""
+        if rows != len(self._first[0]):
+            self._first = tuple(tensor[:rows] for tensor in self._all)
+        return self._first
+
+
+class _Attention:
+    """a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i, step by step."""
+
+    def __init__(self, keys: Tensor, values: Tensor, mask: Tensor, score: Tensor) -> None:
+        self._score = score
+        hidden = torch.zeros_like(mask, dtype=keys.dtype).masked_fill_(~mask, float("-inf"))
+        self._sentences = _Sentences(keys, values, torch.empty_like(keys), hidden)
+
+    def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> Tensor:
+        """A step; writes α and c."""
+        keys, values, energies, hidden = self._sentences.first(len(query))
+        energy = torch.add(keys, query[:, None], out=energies).tanh_()
+        scores = torch.addmv(hidden.view(-1), energy.view(-1, len(self._score)), self._score)
+        torch.softmax(scores.view_as(alpha), dim=-1, out=alpha)
+        torch.bmm(alpha[:, None], values, out=context[:, None])
+        return context
+
+
 class _AttentionReturn:
-    """The way back through a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i.
+    """The way back through :class:`_Attention`.
 
     With e = tanh(k_i + q_j), ∂a/∂k_i = ∂a/∂q_j = v ⊙ (1 − e²). The gradients of a sum to zero over
     the words, so that of q_j is −v ⊙ Σ_i ∂a_i e²: the 1 is left out there, and counted apart for k.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, score: Tensor, steps: int) -> None:
-        self.keys, self.values, self.score = keys, values, score
-        self.energies = torch.empty_like(keys)
+        self._score, self._minus_score = score, -score
         self.d_score = torch.zeros_like(score)
-        self.squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
-        self.d_scores = keys.new_zeros(keys.shape[:2])  # Σ_j ∂a_ji
+        self._squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
+        self._d_scores = keys.new_zeros(keys.shape[:2])  # Σ_j ∂a_ji
+        self._sentences = _Sentences(
+            keys, values.transpose(1, 2), torch.empty_like(keys), self._squares, self._d_scores
+        )
         # α_j and the gradient of c_j for every sentence, zero where it has no word.
-        self.alphas = keys.new_zeros(steps, *keys.shape[:2])
+        self._alphas = keys.new_zeros(steps, *keys.shape[:2])
         self.d_contexts = keys.new_zeros(steps, len(values), values.shape[-1])
 
     def backward(
         self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
     ) -> None:
         """A step; writes the gradient of its queries."""
-        n = len(query)
-        d_alpha = torch.bmm(self.values[:n], d_context[:, :, None])[:, :, 0]
-        self.alphas[j, :n] = alpha
+        keys, values_t, energies, squares, all_scores = self._sentences.first(len(query))
+        self._alphas[j, : len(query)] = alpha
+        d_alpha = torch.bmm(d_context[:, None], values_t)[:, 0]
         d_scores = torch._softmax_backward_data(d_alpha, alpha, -1, alpha.dtype)
-        energy = torch.add(self.keys[:n], query[:, None], out=self.energies[:n]).tanh_()
-        self.d_score.addmv_(energy.view(-1, len(self.score)).T, d_scores.flatten())
+        all_scores.add_(d_scores)
+        energy = torch.add(keys, query[:, None], out=energies).tanh_()
+        self.d_score.addmv_(energy.view(-1, len(self._score)).T, d_scores.view(-1))
         energy.square_()
-        self.squares[:n].addcmul_(energy, d_scores[:, :, None], value=-1)
-        self.d_scores[:n] += d_scores
+        squares.addcmul_(energy, d_scores[:, :, None], value=-1)
         summed = torch.bmm(d_scores[:, None], energy)[:, 0]
-        torch.mul(summed, -self.score, out=d_query)
+        torch.mul(summed, self._minus_score, out=d_query)
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The gradients of k and h; that of h is one product per sentence over all steps."""
-        d_keys = self.squares.add_(self.d_scores[:, :, None]).mul_(self.score)
-        d_values = torch.bmm(self.alphas.permute(1, 2, 0), self.d_contexts.transpose(0, 1))
+        d_keys = self._squares.add_(self._d_scores[:, :, None]).mul_(self._score)
+        d_values = torch.bmm(self._alphas.permute(1, 2, 0), self.d_contexts.transpose(0, 1))
         return d_keys, d_values
 
 
