@@ -27,8 +27,8 @@ class Dropout(nn.Module):
         size = torch.Size(shape).numel()
         bits = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
         draws = bits.random_(-(2**63), None).view(torch.int16)[:size].view(shape)
-        keep = draws >= round(self.rate * _STEPS) - _STEPS // 2
-        return torch.mul(keep, like.new_full((), 1 / (1 - self.rate)))
+        threshold = round(self.rate * _STEPS) - _STEPS // 2
+        return torch.ge(draws, threshold, out=like.new_empty(shape)).mul_(1 / (1 - self.rate))
 
     def forward(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """The values with a fresh mask on them."""
