@@ -227,7 +227,10 @@ class BidirectionalGRU(nn.Module):
 
 
 class _BidirectionalGRU(torch.autograd.Function):
-    """Two recurrences side by side, from their projected inputs."""
+    """Two recurrences side by side, from their projected inputs.
+
+    The steps run in inference mode, in which a view costs half: what goes out is made outside.
+    """
 
     @staticmethod
     def forward(
@@ -235,14 +238,15 @@ class _BidirectionalGRU(torch.autograd.Function):
     ) -> Tensor:
         """All steps in order; every tensor has the two directions before its words."""
         counts, mirror = packing.counts, packing.mirror
-        ahead, back = projected.chunk(2, dim=-1)
-        given = torch.stack((ahead, back.index_select(0, mirror)))
-        first = given.new_zeros(2, counts[0], given.shape[-1] // 3)
-        tape = GRUTape(first, given, biases, counts)
-        weights_t = weights.transpose(1, 2).contiguous()
-        for j in range(len(counts)):
-            torch.bmm(tape.before[j], weights_t, out=tape.recurrent[j])
-            tape.forward(j)
+        with torch.inference_mode():
+            ahead, back = projected.chunk(2, dim=-1)
+            given = torch.stack((ahead, back.index_select(0, mirror)))
+            first = given.new_zeros(2, counts[0], given.shape[-1] // 3)
+            tape = GRUTape(first, given, biases, counts)
+            weights_t = weights.transpose(1, 2).contiguous()
+            for j in range(len(counts)):
+                torch.bmm(tape.before[j], weights_t, out=tape.recurrent[j])
+                tape.forward(j)
         ctx.save_for_backward(weights, mirror)
         ctx.tape = tape
         return torch.stack((tape.states[0], tape.states[1].index_select(0, mirror)))
@@ -253,14 +257,15 @@ class _BidirectionalGRU(torch.autograd.Function):
         """All steps in reverse order, then one product for each weight."""
         weights, mirror = ctx.saved_tensors
         tape: GRUTape = ctx.tape
-        way = GRUReturn(tape)
-        both = torch.stack((grad_states[0], grad_states[1].index_select(0, mirror)))
-        grads = torch.split(both, tape.counts, dim=1)
-        d_state = both[:, :0]
-        for j in reversed(range(len(grads))):
-            add_rows(grads[j], d_state)
-            way.backward(j, grads[j])
-            d_state = way.kept[j].baddbmm_(way.recurrent[j], weights)
+        with torch.inference_mode():
+            way = GRUReturn(tape)
+            both = torch.stack((grad_states[0], grad_states[1].index_select(0, mirror)))
+            grads = torch.split(both, tape.counts, dim=1)
+            d_state = both[:, :0]
+            for j in reversed(range(len(grads))):
+                add_rows(grads[j], d_state)
+                way.backward(j, grads[j])
+                d_state = way.kept[j].baddbmm_(way.recurrent[j], weights)
         ahead, back = way.all_projected
         d_projected = torch.cat((ahead, back.index_select(0, mirror)), dim=-1)
         d_weights = torch.bmm(way.all_recurrent.transpose(1, 2), way.before())

@@ -2,7 +2,8 @@
 
 It computes what :meth:`Decoder.step` computes word by word, and its derivative by hand: no graph is
 built per step, products that use the same state are one product, and each weight's gradient is one
-product over all steps. Attention energies are computed anew on the way back instead of kept.
+product over all steps. Attention energies are computed anew on the way back instead of kept. The
+steps run in inference mode, in which a view costs half: what goes out of it is made outside.
 """
 
 from dataclasses import dataclass
@@ -83,31 +84,32 @@ class _Unroll(torch.autograd.Function):
         """The steps in order."""
         align = keys.shape[-1]
         w_context, w_between = new_first(w_context), new_first(w_between)
-        given = new_first(b_between).repeat(len(words), 1)
-        lower = GRUTape(lower0, new_first(words, dim=-1), b_lower, counts, align)
-        upper = GRUTape(upper0, given, b_upper, counts, align)
-        queries = lower.steps(lower.both[:, -align:])
-        from_upper = upper.steps(upper.both[:, -align:])
-        alphas = words.new_empty(len(words), keys.shape[1])
         contexts = words.new_empty(len(words), values.shape[-1])
-        alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
-        context_mask, lower_mask = _split(context_dropout, counts), _split(lower_dropout, counts)
-        # Few rows are multiplied a good deal faster by matrices laid out for them.
-        lower_t, upper_t, context_t, between_t = (
-            weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
-        )
-        attention = _Attention(keys, values, mask, score)
-        for j in range(len(counts)):
-            torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
-            torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
-            query = queries[j].add_(from_upper[j])
-            context = attention.forward(query, alpha_of[j], context_of[j])
-            seen = context if context_mask is None else context * context_mask[j]
-            lower.projected[j].addmm_(seen, context_t)
-            state = lower.forward(j)
-            seen = state if lower_mask is None else state * lower_mask[j]
-            upper.projected[j].addmm_(seen, between_t)
-            upper.forward(j)
+        with torch.inference_mode():
+            given = new_first(b_between).repeat(len(words), 1)
+            lower = GRUTape(lower0, new_first(words, dim=-1), b_lower, counts, align)
+            upper = GRUTape(upper0, given, b_upper, counts, align)
+            queries = lower.steps(lower.both[:, -align:])
+            from_upper = upper.steps(upper.both[:, -align:])
+            alphas = words.new_empty(len(words), keys.shape[1])
+            alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
+            context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
+            # Few rows are multiplied a good deal faster by matrices laid out for them.
+            lower_t, upper_t, context_t, between_t = (
+                weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
+            )
+            attention = _Attention(keys, values, mask, score)
+            for j in range(len(counts)):
+                torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
+                torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
+                query = queries[j].add_(from_upper[j])
+                context = attention.forward(query, alpha_of[j], context_of[j])
+                seen = context if context_mask is None else context * context_mask[j]
+                lower.projected[j].addmm_(seen, context_t)
+                state = lower.forward(j)
+                seen = state if lower_mask is None else state * lower_mask[j]
+                upper.projected[j].addmm_(seen, between_t)
+                upper.forward(j)
         ctx.save_for_backward(
             keys, values, contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
@@ -129,36 +131,39 @@ class _Unroll(torch.autograd.Function):
             score, w_context, w_lower, w_between, w_upper,
         ) = ctx.saved_tensors  # fmt: skip
         lower_states, counts = ctx.lower.states, ctx.lower.counts
-        lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
-        attention = _AttentionReturn(keys, values, score, len(counts))
-        grad_state, grad_context = (
-            torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
-        )
-        context_mask, lower_mask = _split(context_dropout, counts), _split(lower_dropout, counts)
-        d_lower_state = d_upper_state = grad_states[:0]
-        for j in reversed(range(len(counts))):
-            add_rows(grad_state[j], d_upper_state)
-            upper.backward(j, grad_state[j])
-            d_seen = torch.mm(upper.projected[j], w_between)
-            if lower_mask is not None:
-                d_seen *= lower_mask[j]
-            add_rows(d_seen, d_lower_state)
-            lower.backward(j, d_seen)
-            d_context = attention.d_contexts[j, : counts[j]]
-            torch.mm(lower.projected[j], w_context, out=d_context)
-            if context_mask is not None:
-                d_context *= context_mask[j]
-            d_context += grad_context[j]
-            attention.backward(j, d_context, ctx.queries[j], ctx.alphas[j], lower.extra[j])
-            upper.extra[j].copy_(lower.extra[j])
-            d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], w_lower)
-            d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
+        with torch.inference_mode():
+            lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
+            attention = _AttentionReturn(keys, values, score, len(counts))
+            grad_state, grad_context = (
+                torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
+            )
+            context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
+            d_lower_state = d_upper_state = grad_states[:0]
+            for j in reversed(range(len(counts))):
+                add_rows(grad_state[j], d_upper_state)
+                upper.backward(j, grad_state[j])
+                d_seen = torch.mm(upper.projected[j], w_between)
+                if lower_mask is not None:
+                    d_seen.mul_(lower_mask[j])
+                add_rows(d_seen, d_lower_state)
+                lower.backward(j, d_seen)
+                d_context = attention.d_contexts[j, : counts[j]]
+                torch.mm(lower.projected[j], w_context, out=d_context)
+                if context_mask is None:
+                    d_context.add_(grad_context[j])
+                else:
+                    torch.addcmul(grad_context[j], d_context, context_mask[j], out=d_context)
+                attention.backward(j, d_context, ctx.queries[j], ctx.alphas[j], lower.extra[j])
+                upper.extra[j].copy_(lower.extra[j])
+                d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], w_lower)
+                d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
         seen_context = contexts if context_dropout is None else contexts * context_dropout
         seen_lower = lower_states if lower_dropout is None else lower_states * lower_dropout
         d_words, d_between = lower.all_projected, upper.all_projected
         return (
-            new_last(d_words, dim=-1), None, *attention.finish(), None, d_lower_state, d_upper_state, None, None,
-            attention.d_score,
+            new_last(d_words, dim=-1), None, *attention.finish(), None,
+            d_lower_state.clone(), d_upper_state.clone(), None, None,
+            attention.d_score.clone(),
             new_last(d_words.T @ seen_context),
             lower.all_recurrent.T @ lower.before(), lower.bias(),
             new_last(d_between.T @ seen_lower), new_last(d_between.sum(dim=0)),
@@ -234,11 +239,11 @@ class _AttentionReturn:
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The gradients of k and h; that of h is one product per sentence over all steps."""
-        d_keys = self._squares.add_(self._d_scores[:, :, None]).mul_(self._score)
+        d_keys = (self._squares + self._d_scores[:, :, None]) * self._score
         d_values = torch.bmm(self._alphas.permute(1, 2, 0), self.d_contexts.transpose(0, 1))
         return d_keys, d_values
 
 
-def _split(tensor: Tensor | None, counts: list[int]) -> tuple[Tensor, ...] | None:
-    """The words of each step, where there are any."""
-    return None if tensor is None else torch.split(tensor, counts)
+def _split(counts: list[int], *tensors: Tensor | None) -> list[tuple[Tensor, ...] | None]:
+    """The words of each step, of the tensors that there are."""
+    return [None if tensor is None else torch.split(tensor, counts) for tensor in tensors]
