@@ -25,11 +25,11 @@ def main() -> None:
     axes[0, 0].set(title="Training: % of the matrix-product peak", xlim=(0, 100))
     axes[0, 0].invert_yaxis()
 
-    batches = {int(size): speed for size, speed in found["batch_tokens"].items()}
-    axes[0, 1].plot(list(batches), list(batches.values()), marker="o")
-    axes[0, 1].set(
-        title="Training: words/s by batch_tokens", ylim=(0, 1.15 * max(batches.values()))
-    )
+    for name, sizes in found["batch_tokens"].items():
+        shares = [100 * row["peak_ratio"] for row in sizes.values()]
+        axes[0, 1].plot([int(size) for size in sizes], shares, marker="o", label=name)
+    axes[0, 1].set(title="Training: % of the peak by batch_tokens", ylim=(0, 100))
+    axes[0, 1].legend()
 
     decode = found["decode"]
     bars = axes[1, 0].barh(list(decode), [row["words_per_second"] for row in decode.values()])

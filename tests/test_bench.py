@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy import toy_config
 
-from wholedoc.app import bench
+from wholedoc.app import bench, search_speed, training_speed, workload
 from wholedoc.app.bench import print_bench, run_bench
 from wholedoc.app.workload import make_workload
 from wholedoc.config import ModelConfig
@@ -19,19 +19,19 @@ from wholedoc.training.stages import train
 
 @pytest.fixture
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "WORDS", 30)
-    monkeypatch.setattr(bench, "PEAK_SIZE", 16)
+    monkeypatch.setattr(training_speed, "WORDS", 30)
+    monkeypatch.setattr(training_speed, "PEAK_SIZE", 16)
     monkeypatch.setattr(bench, "BATCHES", (20, 50))
-    monkeypatch.setattr(bench, "DOCUMENT_SIZES", (2, 5))
+    monkeypatch.setattr(search_speed, "DOCUMENT_SIZES", (2, 5))
 
 
 def test_every_number_that_is_promised_is_there(
     small_rounds: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = bench.make_workload
-    monkeypatch.setattr(bench, "make_workload", lambda path, _: made(path, (40, 50)))
+    made = workload.make_workload
+    monkeypatch.setattr(workload, "make_workload", lambda path, _: made(path, (40, 50)))
     monkeypatch.setattr("wholedoc.app.workload._DOCUMENTS", 3)
-    shipped = bench.load_config
+    shipped = workload.load_config
     narrow = {"hidden": 4, "embedding": 4, "alignment": 4, "tie": "none"}
 
     def load(name: str) -> object:
@@ -40,7 +40,7 @@ def test_every_number_that_is_promised_is_there(
         vocabulary = dataclasses.replace(config.vocabulary, size=50)
         return dataclasses.replace(config, model=model, vocabulary=vocabulary)
 
-    monkeypatch.setattr(bench, "load_config", load)
+    monkeypatch.setattr(workload, "load_config", load)
     threads = torch.get_num_threads()
     found = run_bench(None, ("small", "paper"), rounds=1, sentences=6)
     assert torch.get_num_threads() == threads
@@ -58,7 +58,10 @@ def test_every_number_that_is_promised_is_there(
     for row in shown["decode"].values():
         assert row["words_per_second"] >= row["sentences_per_second"] > 0
     assert shown["document_length"].keys() == {"2", "5"}
-    assert shown["batch_tokens"].keys() == {"20", "50"}
+    assert shown["batch_tokens"].keys() == {"small", "paper"}
+    for sizes in shown["batch_tokens"].values():
+        assert sizes.keys() == {"20", "50"}
+        assert all(row["peak_ratio"] > 0 for row in sizes.values())
     assert shown["peak_rss_mb"] > 50
     print_bench(found)
     printed = capsys.readouterr().out

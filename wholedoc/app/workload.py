@@ -1,14 +1,63 @@
-"""Made-up text with the sizes of real text, for measuring speed where no corpus is given."""
+"""What speed is measured on: the corpus of a run, or made-up text with the sizes of real text."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from wholedoc.config import Config, DocumentStageConfig, ModelConfig, StageConfig, load_config
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.vocabulary import SPECIALS, WordVocabulary
+from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.training.checkpoint import load_known_weights
+from wholedoc.training.run import Run
 
+PAPER_VOCABULARIES = (25_100, 21_000)
+"""Those of the paper's French–English corpus."""
 _DOCUMENTS = 150
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is trained on: a corpus in numbers, with its configuration and vocabulary sizes."""
+
+    name: str
+    config: Config
+    corpus: EncodedCorpus
+    sizes: tuple[int, int]
+    weights: Path | None = None
+    """Trained weights of the sentence model, if there are any."""
+
+    def model(self, config: ModelConfig, stage: StageConfig) -> TranslationModel:
+        """A model with the trained weights, if there are any, and others at random."""
+        document_dropout = stage.document_dropout if isinstance(stage, DocumentStageConfig) else 0.0
+        model = TranslationModel(config, *self.sizes, stage.dropout, document_dropout)
+        initialise(model, seed=1)
+        if self.weights is not None:
+            load_known_weights(self.weights, model)
+        return model
+
+
+def shipped_material(name: str, directory: Path) -> Material:
+    """A shipped configuration and made-up text."""
+    config = load_config(name)
+    size = config.vocabulary.size
+    sizes = (size, size) if size else PAPER_VOCABULARIES
+    return Material(name, config, make_workload(directory, sizes), sizes)
+
+
+def run_material(run: Run) -> Material:
+    """The corpus, vocabularies and configuration of a run; nothing is written into it."""
+    src, trg = run.load_vocabularies()
+    best = run.stage("stage1").best
+    return Material(
+        run.directory.name,
+        run.load_config(),
+        run.load_corpus("train"),
+        (len(src), len(trg)),
+        best if best.exists() else None,
+    )
 
 
 def make_workload(directory: Path, sizes: tuple[int, int]) -> EncodedCorpus:

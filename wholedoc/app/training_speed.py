@@ -1,0 +1,153 @@
+"""The speed of training, as a share of the best matrix product and beside other ways to train."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from wholedoc.app.workload import Material
+from wholedoc.config import FusionName, StageConfig
+from wholedoc.corpus.encoded import EncodedCorpus
+from wholedoc.model.flops import Text, training_flops
+from wholedoc.model.translation import TranslationModel
+from wholedoc.progress import say
+from wholedoc.training.distribution import World
+from wholedoc.training.loop import Task
+from wholedoc.training.optimisation import make_optimiser
+from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, translation_task
+
+PEAK_SIZE = 1024
+"""Rows and columns of the matrices whose product is the machine's peak."""
+WORDS = 3000
+"""Target words of a round of training, at least."""
+BOTH = "both memories"
+
+
+@dataclass
+class Contender:
+    """A task being trained, and the cost of what it has done."""
+
+    name: str
+    task: Task
+    model: TranslationModel
+    config: StageConfig
+    corpus: EncodedCorpus
+    seconds: list[float] = field(default_factory=list)
+    """CPU seconds of each round."""
+    words: list[int] = field(default_factory=list)
+    """Target words of each round."""
+    flops: list[float] = field(default_factory=list)
+    """Multiplications and additions that the formulas ask for, of each round."""
+    peaks: list[float] = field(default_factory=list)
+    """The machine's best matrix product just before each round."""
+
+    def __post_init__(self) -> None:
+        self.optimiser = make_optimiser(self.config, self.model.parameters())
+        self.work = self._endless_updates()
+        self.model.train()
+        self.update()  # allocators and caches warm up
+
+    def _endless_updates(self) -> Iterator[Any]:
+        for epoch in count(1):
+            yield from self.task.updates(epoch)
+
+    def update(self) -> tuple[float, Any]:
+        """What the training loop does for one update: its seconds, and what it was about."""
+        work = next(self.work)
+        start = time.process_time()
+        self.optimiser.zero_grad()
+        for loss in self.task.losses(work, World()):
+            loss.smoothed.backward()  # type: ignore[no-untyped-call]
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        torch.nn.utils.get_total_norm(gradients).item()
+        torch._foreach_mul_(gradients, 1e-3)  # any number: it is the time that counts
+        self.optimiser.step()
+        return time.process_time() - start, work
+
+    def round(self) -> None:
+        """The peak, then updates until enough words are done."""
+        self.peaks.append(peak_flops())
+        seconds, text = 0.0, Text()
+        while text.trg_words < max(WORDS, 3 * self.config.batch_tokens):
+            spent, work = self.update()
+            seconds += spent
+            text += text_of(self.corpus, work)
+        self.seconds.append(seconds)
+        self.words.append(text.trg_words)
+        self.flops.append(training_flops(self.model, text))
+
+    @property
+    def costs(self) -> list[float]:
+        """CPU seconds per target word of each round."""
+        return [s / w for s, w in zip(self.seconds, self.words, strict=True)]
+
+    @property
+    def speed(self) -> dict[str, float]:
+        """Target words per second and the share of the peak, the medians of all rounds."""
+        rounds = zip(self.flops, self.seconds, self.peaks, strict=True)
+        return {
+            "words_per_second": 1 / median(self.costs),
+            "peak_ratio": median(flops / seconds / peak for flops, seconds, peak in rounds),
+        }
+
+
+def text_of(corpus: EncodedCorpus, work: Any) -> Text:
+    """The size of an update: sentences of a batch, or of documents."""
+    sentences = [t for document in work for t in document] if isinstance(work, tuple) else work
+    src, trg = (lengths[sentences] for lengths in (corpus.src_lengths, corpus.trg_lengths))
+    return Text(len(src), int(src.sum()), int(trg.sum()), int((src.astype(np.int64) * trg).sum()))
+
+
+def peak_flops() -> float:
+    """Multiplications and additions per second of a large product of matrices in 32 bits."""
+    a, b = torch.ones(PEAK_SIZE, PEAK_SIZE), torch.ones(PEAK_SIZE, PEAK_SIZE)
+    out = torch.empty_like(a)
+    torch.mm(a, b, out=out)
+    rates = []
+    for _ in range(5):
+        start = time.process_time()
+        torch.mm(a, b, out=out)
+        rates.append(2 * PEAK_SIZE**3 / (time.process_time() - start))
+    return median(rates)
+
+
+def take_turns(contenders: Sequence[Contender], rounds: int) -> None:
+    """Rounds of all contenders."""
+    for number in range(rounds):
+        for contender in contenders:
+            contender.round()
+        say(f"training, round {number + 1} of {rounds}")
+
+
+def sentence_contender(material: Material, *, plain: bool = False, batch: int = 0) -> Contender:
+    """Stage 1; ``plain`` with the decoder's readable loop, ``batch`` with other batches."""
+    config = material.config
+    stage1 = replace(config.stage1, batch_tokens=batch) if batch else config.stage1
+    model = material.model(config.model.without_context(), stage1)
+    name = material.name + (", plain loop" if plain else "") + (f", {batch}" if batch else "")
+    if plain:
+        model.decoder.unroll = model.decoder.step_by_step  # type: ignore[method-assign]
+    stage = Stage("stage1", stage1, config.seed)
+    task = translation_task(stage, model, Sets(material.corpus, material.corpus))
+    return Contender(name, task, model, stage1, material.corpus)
+
+
+def document_contender(material: Material, fusion: FusionName) -> Contender:
+    """Stage 2 with both memories, made of random numbers: cost does not depend on them."""
+    config = material.config
+    settings = replace(config.model, context="none", memory="both", fusion=fusion)
+    random = np.random.default_rng(config.seed)
+    vectors, states = (
+        random.standard_normal((len(material.corpus), width), dtype=np.float32)
+        for width in (2 * settings.hidden, settings.hidden)
+    )
+    data = DocumentSet(material.corpus, vectors, states)
+    model = material.model(settings, config.stage2)
+    task = DocumentTask(model, data, data, config.stage2, config.seed)
+    name = f"{material.name}, {BOTH}, {fusion}"
+    return Contender(name, task, model, config.stage2, material.corpus)
