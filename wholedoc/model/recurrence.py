@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
 
 @final
@@ -208,15 +207,13 @@ class BidirectionalGRU(nn.Module):
         """States [→h ; ←h] of packed words, and [last →h ; first ←h] of their rows."""
         inputs = self.forward_input, self.backward_input
         recurrent = self.forward_state, self.backward_state
-        weight, bias = (
-            torch.cat([new_first(gates) for gates in both])
-            for both in zip(*((layer.weight, layer.bias) for layer in inputs), strict=True)
-        )
         states: Tensor = _BidirectionalGRU.apply(  # type: ignore[no-untyped-call]
-            functional.linear(words, weight, bias),
+            words,
+            packing,
+            torch.stack([new_first(layer.weight) for layer in inputs]),
+            torch.stack([new_first(layer.bias) for layer in inputs]),
             torch.stack([layer.weight for layer in recurrent]),
             torch.stack([layer.bias for layer in recurrent]),
-            packing,
         )  # (2, word, hidden)
         ahead, back = states
         last = states.new_empty(len(packing.order), 2 * self.hidden)
@@ -227,27 +224,28 @@ class BidirectionalGRU(nn.Module):
 
 
 class _BidirectionalGRU(torch.autograd.Function):
-    """Two recurrences side by side, from their projected inputs.
+    """Two recurrences side by side; weights have the two directions before all else.
 
     The steps run in inference mode, in which a view costs half: what goes out is made outside.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, projected: Tensor, weights: Tensor, biases: Tensor, packing: Packing
-    ) -> Tensor:
-        """All steps in order; every tensor has the two directions before its words."""
+        ctx: Any, words: Tensor, packing: Packing,
+        w_input: Tensor, b_input: Tensor, w_state: Tensor, b_state: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """All steps in order, of each row from both its ends."""
         counts, mirror = packing.counts, packing.mirror
+        inputs = torch.stack((words, words.index_select(0, mirror)))
         with torch.inference_mode():
-            ahead, back = projected.chunk(2, dim=-1)
-            given = torch.stack((ahead, back.index_select(0, mirror)))
-            first = given.new_zeros(2, counts[0], given.shape[-1] // 3)
-            tape = GRUTape(first, given, biases, counts)
-            weights_t = weights.transpose(1, 2).contiguous()
+            projected = torch.baddbmm(b_input[:, None], inputs, w_input.transpose(1, 2))
+            first = projected.new_zeros(2, counts[0], w_state.shape[-1])
+            tape = GRUTape(first, projected, b_state, counts)
+            state_t = w_state.transpose(1, 2).contiguous()
             for j in range(len(counts)):
-                torch.bmm(tape.before[j], weights_t, out=tape.recurrent[j])
+                torch.bmm(tape.before[j], state_t, out=tape.recurrent[j])
                 tape.forward(j)
-        ctx.save_for_backward(weights, mirror)
+        ctx.save_for_backward(inputs, mirror, w_input, w_state)
         ctx.tape = tape
         return torch.stack((tape.states[0], tape.states[1].index_select(0, mirror)))
 
@@ -255,7 +253,7 @@ class _BidirectionalGRU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor | None, ...]:
         """All steps in reverse order, then one product for each weight."""
-        weights, mirror = ctx.saved_tensors
+        inputs, mirror, w_input, w_state = ctx.saved_tensors
         tape: GRUTape = ctx.tape
         with torch.inference_mode():
             way = GRUReturn(tape)
@@ -265,8 +263,11 @@ class _BidirectionalGRU(torch.autograd.Function):
             for j in reversed(range(len(grads))):
                 add_rows(grads[j], d_state)
                 way.backward(j, grads[j])
-                d_state = way.kept[j].baddbmm_(way.recurrent[j], weights)
-        ahead, back = way.all_projected
-        d_projected = torch.cat((ahead, back.index_select(0, mirror)), dim=-1)
-        d_weights = torch.bmm(way.all_recurrent.transpose(1, 2), way.before())
-        return d_projected, d_weights, way.bias(), None
+                d_state = way.kept[j].baddbmm_(way.recurrent[j], w_state)
+        d_projected, d_recurrent = way.all_projected, way.all_recurrent
+        ahead, back = torch.bmm(d_projected, w_input)
+        return (
+            back.index_select(0, mirror).add_(ahead), None,
+            torch.bmm(d_projected.transpose(1, 2), inputs), d_projected.sum(dim=1),
+            torch.bmm(d_recurrent.transpose(1, 2), way.before()), way.bias(),
+        )  # fmt: skip
