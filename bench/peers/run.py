@@ -25,8 +25,10 @@ from task import RECIPE
 
 HERE = Path(__file__).resolve().parent
 PEERS = ("joeynmt", "opennmt", "pymarian")
-CONTENDERS = ("wholedoc", *PEERS)
+OURS = ("wholedoc", "export")
+CONTENDERS = (*OURS, *PEERS)
 STEPS = ("train", "score", "decode", "bleu")
+EXPORT_STEPS = ("decode", "bleu")
 BUSY = 0.9
 """A step that had less of a core than this waited for others, and its speed means nothing."""
 OTHER_LENGTH = 0.25
@@ -88,7 +90,7 @@ class Work:
 
     def python(self, contender: str) -> str:
         """The interpreter of one contender."""
-        if contender == "wholedoc":
+        if contender in OURS:
             return sys.executable
         return str(self.directory / "env" / contender / "bin" / "python")
 
@@ -158,9 +160,9 @@ def run_step(work: Work, contender: str, step: str) -> None:
 
 def run_contender(work: Work, contender: str) -> None:
     """All steps of one contender."""
-    if contender != "wholedoc":
+    if contender not in OURS:
         make_environment(work, contender)
-    for step in STEPS:
+    for step in EXPORT_STEPS if contender == "export" else STEPS:
         run_step(work, contender, step)
 
 
@@ -169,7 +171,7 @@ def collect(work: Work, counts: dict[str, Any]) -> Results:
     found: Results = {}
     for contender in CONTENDERS:
         steps = {step: work.result(contender, step) for step in STEPS}
-        if not steps["train"]:
+        if not any(steps.values()):
             continue
         found[contender] = {"version": version(contender), **steps}
         scored = steps["score"].get("words", counts["dev"]["trg"])
@@ -200,7 +202,7 @@ def warn_of_lengths(results: Results, counts: dict[str, Any]) -> None:
 
 def version(contender: str) -> str:
     """The version of a contender and of its torch."""
-    if contender == "wholedoc":
+    if contender in OURS:
         command = [sys.executable, "-m", "wholedoc", "--version"]
         shown = subprocess.run(command, env=environment(), capture_output=True, text=True)
         return shown.stdout.strip().split()[-1]
@@ -222,6 +224,7 @@ def machine() -> dict[str, Any]:
 
 COLUMNS = (
     ("training words/s", "train", "words_per_second", ".0f"),
+    ("words per CPU second", "train", "words_per_cpu_second", ".0f"),
     ("words seen", "train", "words", ",.0f"),
     ("seconds", "train", "seconds", ".0f"),
     ("RSS, MB", "train", "peak_rss_mb", ".0f"),
@@ -238,8 +241,10 @@ COLUMNS = (
 
 
 def add_rates(results: Results) -> None:
-    """Words and sentences per second of decoding."""
+    """Words per second of CPU time in training, words and sentences per second of decoding."""
     for steps in results.values():
+        if trained := steps["train"]:
+            trained["words_per_cpu_second"] = trained["words_per_second"] / trained["cores"]
         if found := steps["decode"]:
             found["words_per_second"] = found["words"] / found["seconds"]
             found["sentences_per_second"] = found["sentences"] / found["seconds"]
