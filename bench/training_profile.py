@@ -1,10 +1,13 @@
 """Where the time of training goes, and what the machine allows.
 
 ``training_profile.py [small|paper]`` with made-up text, or ``--run RUN`` with that of a run. The
-first table gives CPU milliseconds of the parts of an update, beside what their products would take
-at the machine's peak and what the same calls take with all widths at 8, where there is next to
-nothing to compute. The second gives the speed of a step's products by the number of rows: of each
-matrix again and again, which then stays in the nearest cache, and of all in turn, as in training.
+first table gives CPU milliseconds of the parts of an update; what their products would take at the
+machine's peak; and what is left of them with all widths at 8, which is calls, and work on the
+vocabulary and on pairs of words that is no product. The second table gives the speed of a step's
+products by the number of rows: of each matrix again and again, which then stays in the nearest
+cache, and of all in turn, as in training. Last comes the share of the peak that would be reached
+if products took all the time, those of the steps at that speed; and if what is left at widths of 8
+and the optimiser were added to them.
 """
 
 import argparse
@@ -13,7 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,6 +28,7 @@ import torch
 from wholedoc.allocation import keep_freed_memory
 from wholedoc.app.training_speed import Contender, peak_flops, sentence_contender, text_of
 from wholedoc.app.workload import Material, run_material, shipped_material
+from wholedoc.config import ModelConfig
 from wholedoc.model.flops import Text, training_flops
 from wholedoc.model.recurrence import _BidirectionalGRU
 from wholedoc.model.unroll import _Unroll
@@ -39,6 +44,7 @@ PARTS = {
     "output layer, there and back": (_OutputLoss, "forward"),
 }
 REST = "the rest"
+OPTIMISER = "optimiser"
 NARROW = 8
 ROWS = (4, 8, 12, 16, 24, 32, 48, 96)
 
@@ -55,22 +61,24 @@ def clocked(function: Callable[..., Any], part: str, spent: Counter[str]) -> Cal
     return run
 
 
-def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text]:
-    """CPU milliseconds of the parts of an update, and the size of one, on the average."""
+def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text, int]:
+    """CPU milliseconds of the parts of an update, the size of all updates, and their steps."""
     spent: Counter[str] = Counter()
-    text = Text()
+    text, steps = Text(), 0
     with ExitStack() as stack:
         for part, (owner, name) in PARTS.items():
             timed = clocked(getattr(owner, name), part, spent)
             stack.enter_context(patch.object(owner, name, staticmethod(timed)))
-        step = clocked(contender.optimiser.step, "optimiser", spent)
+        step = clocked(contender.optimiser.step, OPTIMISER, spent)
         stack.enter_context(patch.object(contender.optimiser, "step", step))
         for _ in range(updates):
             seconds, work = contender.update()
             spent[REST] += seconds
             text += text_of(contender.corpus, work)
+            steps += int(contender.corpus.trg_lengths[work].max())
     spent[REST] -= sum(seconds for part, seconds in spent.items() if part != REST)
-    return Counter({part: 1e3 * seconds / updates for part, seconds in spent.items()}), text
+    parts = Counter({part: 1e3 * seconds / updates for part, seconds in spent.items()})
+    return parts, text, steps
 
 
 def operations(contender: Contender, text: Text) -> dict[str, float]:
@@ -99,53 +107,99 @@ def narrow(material: Material) -> Material:
     return replace(material, config=replace(material.config, model=model), weights=None)
 
 
-def print_parts(material: Material, updates: int) -> None:
-    """The first table."""
+@dataclass(frozen=True)
+class Profile:
+    """Milliseconds of an update, by parts."""
+
+    spent: Counter[str]
+    at_peak: dict[str, float]
+    calls: Counter[str]
+    peak: float
+    """Multiplications and additions per second."""
+    words: float
+    """Target words of an update."""
+    rows: float
+    """Words of a step of the decoder."""
+
+
+def profile(material: Material, updates: int) -> Profile:
+    """Train for some updates, with the clocks running."""
     contender = sentence_contender(material)
-    peak = peak_flops()
-    spent, text = milliseconds(contender, updates)
-    peak = (peak + peak_flops()) / 2
-    calls, _ = milliseconds(sentence_contender(narrow(material)), updates)
-    needed = operations(contender, text)
-    print(f"{material.name}: {updates} updates of {text.trg_words / updates:.0f} target words")
-    print(f"\n{'CPU ms of an update':30} {'all':>8} {'at peak':>8} {'calls':>8}")
-    at_peak = {part: 1e3 * flops / updates / peak for part, flops in needed.items()}
-    for part in (*PARTS, REST, "optimiser"):
-        print(f"{part:30} {spent[part]:8.1f} {at_peak.get(part, 0):8.1f} {calls[part]:8.1f}")
-    totals = (sum(column.values()) for column in (spent, at_peak, calls))
-    print(f"{'total':30} " + " ".join(f"{total:8.1f}" for total in totals))
+    peaks = [peak_flops()]
+    spent, text, steps = milliseconds(contender, updates)
+    peaks.append(peak_flops())
+    calls, *_ = milliseconds(sentence_contender(narrow(material)), updates)
+    peak = sum(peaks) / 2
+    at_peak = {
+        part: 1e3 * flops / updates / peak for part, flops in operations(contender, text).items()
+    }
+    return Profile(spent, at_peak, calls, peak, text.trg_words / updates, text.trg_words / steps)
+
+
+def print_parts(found: Profile) -> None:
+    """The first table."""
+    print(f"{'CPU ms of an update':30} {'all':>8} {'at peak':>8} {'width 8':>8}")
+    columns = (found.spent, found.at_peak, found.calls)
+    for part in (*PARTS, REST, OPTIMISER):
+        print(f"{part:30} " + " ".join(f"{column.get(part, 0):8.1f}" for column in columns))
+    print(f"{'total':30} " + " ".join(f"{sum(column.values()):8.1f}" for column in columns))
 
 
 def seconds_of(run: Callable[[], Any]) -> float:
     """CPU seconds of a call, the median of many."""
     found = []
     for _ in range(100):
-        start = time.perf_counter()
+        start = time.process_time()
         run()
-        found.append(time.perf_counter() - start)
+        found.append(time.process_time() - start)
     return median(found)
 
 
-def print_products(material: Material) -> None:
+class StepProducts:
+    """The products that a step of the decoder makes of the states of its rows."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        hidden, gates = config.hidden, 3 * config.hidden
+        beside = (hidden, gates + config.alignment)  # recurrent gates and the query
+        shapes = (beside, beside, (2 * hidden, gates), (hidden, gates))
+        self.matrices = [torch.randn(*shape) for shape in shapes]
+        self.size = sum(matrix.numel() for matrix in self.matrices)
+
+    def seconds(self, rows: int) -> tuple[float, float]:
+        """Each again and again, and all in turn."""
+        products = [
+            partial(torch.mm, torch.randn(rows, len(m)), m, out=torch.empty(rows, m.shape[1]))
+            for m in self.matrices
+        ]
+        again = sum(seconds_of(product) for product in products)
+        return again, seconds_of(lambda: [product() for product in products])
+
+
+def print_products(products: StepProducts) -> None:
     """The second table."""
-    hidden, align = material.config.model.hidden, material.config.model.alignment
-    gates = 3 * hidden
-    shapes = [(hidden, gates + align)] * 2 + [(2 * hidden, gates), (hidden, gates)]
-    matrices = [torch.randn(*shape) for shape in shapes]
-    size = sum(m.numel() for m in matrices)
-    print(f"\nproducts of a step, {4 * size / 2**20:.1f} MB of matrices, GFLOP/s")
+    print(f"\nproducts of a step, {4 * products.size / 2**20:.1f} MB of matrices, GFLOP/s")
     print(f"{'rows':>8} {'one again':>10} {'in turn':>10} {'GB/s read':>10}")
     for rows in ROWS:
-        pairs = [(torch.randn(rows, len(m)), m, torch.empty(rows, m.shape[1])) for m in matrices]
-
-        def multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-            torch.mm(a, b, out=out)
-
-        again = sum(seconds_of(lambda pair=pair: multiply(*pair)) for pair in pairs)  # type: ignore[misc]
-        turns = seconds_of(lambda pairs=pairs: [multiply(*pair) for pair in pairs])  # type: ignore[misc]
-        speeds = (2e-9 * rows * size / again, 2e-9 * rows * size / turns, 4e-9 * size / turns)
-        print(f"{rows:8} {speeds[0]:10.0f} {speeds[1]:10.0f} {speeds[2]:10.1f}")
+        again, turns = products.seconds(rows)
+        gigaflop = 2e-9 * rows * products.size
+        read = 4e-9 * products.size / turns
+        print(f"{rows:8} {gigaflop / again:10.0f} {gigaflop / turns:10.0f} {read:10.1f}")
     print(f"{'peak':>8} {peak_flops() / 1e9:10.0f}")
+
+
+def print_bound(found: Profile, products: StepProducts) -> None:
+    """What the machine leaves of the peak."""
+    rows = round(found.rows)
+    speed = 2 * rows * products.size / products.seconds(rows)[1]
+    there, back = 1.0, 0.5  # half of the way back are the gradients of weights, large products
+    shares = (there, back, there, back)
+    steps = sum(share * found.at_peak[part] for share, part in zip(shares, PARTS, strict=False))
+    needed = sum(found.at_peak.values())
+    alone = needed - steps + steps * found.peak / speed
+    whole = alone + sum(found.calls.values()) + found.spent[OPTIMISER]
+    print(f"\nmeasured: {100 * needed / sum(found.spent.values()):.0f} % of the peak")
+    print(f"products alone, those of the steps at the speed of {rows} rows: ", end="")
+    print(f"{100 * needed / alone:.0f} %; with calls and optimiser: {100 * needed / whole:.0f} %")
 
 
 def main() -> None:
@@ -161,8 +215,16 @@ def main() -> None:
             material = run_material(Run(options.run))
         else:
             material = shipped_material(options.config, Path(directory))
-        print_parts(material, options.updates)
-        print_products(material)
+        found = profile(material, options.updates)
+        print(
+            f"{material.name}: {options.updates} updates of {found.words:.0f} target words, ",
+            end="",
+        )
+        print(f"{found.rows:.1f} of them in a step\n")
+        print_parts(found)
+        products = StepProducts(material.config.model)
+        print_products(products)
+        print_bound(found, products)
 
 
 if __name__ == "__main__":
