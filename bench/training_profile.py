@@ -6,8 +6,8 @@ machine's peak; and what is left of them with all widths at 8, which is calls, a
 vocabulary and on pairs of words that is no product. The second table gives the speed of a step's
 products by the number of rows: of each matrix again and again, which then stays in the nearest
 cache, and of all in turn, as in training. Last comes the share of the peak that would be reached
-if products took all the time, those of the steps at that speed; and if what is left at widths of 8
-and the optimiser were added to them.
+if products took all the time, those of the decoder's steps at that speed and all others at the
+peak; and if what is left at widths of 8 and the optimiser were added to them.
 """
 
 import argparse
@@ -24,25 +24,32 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import nn
 
 from wholedoc.allocation import keep_freed_memory
 from wholedoc.app.training_speed import Contender, peak_flops, sentence_contender, text_of
 from wholedoc.app.workload import Material, run_material, shipped_material
 from wholedoc.config import ModelConfig
+from wholedoc.model.decoder import Decoder
 from wholedoc.model.flops import Text, training_flops
 from wholedoc.model.recurrence import _BidirectionalGRU
+from wholedoc.model.translation import TranslationModel
 from wholedoc.model.unroll import _Unroll
 from wholedoc.training.loop import tiny_numbers_as_zero
 from wholedoc.training.objective import _OutputLoss
 from wholedoc.training.run import Run
 
-PARTS = {
-    "decoder steps, there": (_Unroll, "forward"),
-    "decoder steps, back": (_Unroll, "backward"),
-    "encoder steps, there": (_BidirectionalGRU, "forward"),
-    "encoder steps, back": (_BidirectionalGRU, "backward"),
-    "output layer, there and back": (_OutputLoss, "forward"),
-}
+DECODER, DECODER_BACK = "decoder, there", "decoder, back"
+ENCODER, ENCODER_BACK = "encoder, there", "encoder, back"
+OUTPUT = "output layer, there and back"
+CLOCKS = (
+    (DECODER, _Unroll, "forward"),
+    (DECODER_BACK, _Unroll, "backward"),
+    (ENCODER, _BidirectionalGRU, "forward"),
+    (ENCODER_BACK, _BidirectionalGRU, "backward"),
+    (OUTPUT, _OutputLoss, "forward"),
+    (OUTPUT, _OutputLoss, "backward"),
+)
 REST = "the rest"
 OPTIMISER = "optimiser"
 NARROW = 8
@@ -66,7 +73,7 @@ def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text
     spent: Counter[str] = Counter()
     text, steps = Text(), 0
     with ExitStack() as stack:
-        for part, (owner, name) in PARTS.items():
+        for part, owner, name in CLOCKS:
             timed = clocked(getattr(owner, name), part, spent)
             stack.enter_context(patch.object(owner, name, staticmethod(timed)))
         step = clocked(contender.optimiser.step, OPTIMISER, spent)
@@ -81,28 +88,34 @@ def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text
     return parts, text, steps
 
 
-def operations(contender: Contender, text: Text) -> dict[str, float]:
+def operations(model: TranslationModel, text: Text) -> dict[str, float]:
     """What the textbook asks of each part; of the rest, what is left of the whole."""
-    decoder, encoder = contender.model.decoder, contender.model.encoder
-    steps = (
-        decoder.attention.query,
-        decoder.context,
-        decoder.lower.state,
-        decoder.between,
-        decoder.upper.state,
-    )
+    decoder, encoder = model.decoder, model.encoder
     pair = decoder.attention.score.weight.numel() + 2 * encoder.rnn.hidden
-    decoding = 2.0 * (text.trg_words * sum(m.weight.numel() for m in steps) + text.pairs * pair)
-    states = (encoder.rnn.forward_state, encoder.rnn.backward_state)
-    encoding = 2.0 * text.src_words * sum(m.weight.numel() for m in states)
-    output = 6.0 * text.trg_words * decoder.output.vocabulary.weight.numel()
-    amounts = [decoding, 2 * decoding, encoding, 2 * encoding, output]
-    parts = dict(zip(PARTS, amounts, strict=True))
-    return {**parts, REST: training_flops(contender.model, text) - sum(amounts)}
+    decoding = step_operations(decoder, text.trg_words) + 2.0 * text.pairs * pair
+    encoding = 2.0 * text.src_words * _weights(*encoder.rnn.children())
+    parts = {
+        DECODER: decoding,
+        DECODER_BACK: 2 * decoding,
+        ENCODER: encoding,
+        ENCODER_BACK: 2 * encoding,
+        OUTPUT: 6.0 * text.trg_words * _weights(decoder.output.vocabulary),
+    }
+    return {**parts, REST: training_flops(model, text) - sum(parts.values())}
+
+
+def step_operations(decoder: Decoder, words: int) -> float:
+    """Products of the decoder's steps with its weights, there; as many again come back."""
+    layers = (decoder.lower.state, decoder.between, decoder.upper.state)
+    return 2.0 * words * _weights(decoder.attention.query, decoder.context, *layers)
+
+
+def _weights(*layers: nn.Module) -> int:
+    return sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
 
 
 def narrow(material: Material) -> Material:
-    """The same text for a model that has next to nothing to compute, its output layer included."""
+    """The same text and vocabularies for a model that has next to nothing to multiply."""
     model = replace(material.config.model, hidden=NARROW, embedding=NARROW, alignment=NARROW)
     return replace(material, config=replace(material.config, model=model), weights=None)
 
@@ -113,9 +126,9 @@ class Profile:
 
     spent: Counter[str]
     at_peak: dict[str, float]
-    calls: Counter[str]
-    peak: float
-    """Multiplications and additions per second."""
+    at_width_8: Counter[str]
+    steps_at_peak: float
+    """Of the decoder's products with its weights, there and back."""
     words: float
     """Target words of an update."""
     rows: float
@@ -128,19 +141,24 @@ def profile(material: Material, updates: int) -> Profile:
     peaks = [peak_flops()]
     spent, text, steps = milliseconds(contender, updates)
     peaks.append(peak_flops())
-    calls, *_ = milliseconds(sentence_contender(narrow(material)), updates)
-    peak = sum(peaks) / 2
-    at_peak = {
-        part: 1e3 * flops / updates / peak for part, flops in operations(contender, text).items()
-    }
-    return Profile(spent, at_peak, calls, peak, text.trg_words / updates, text.trg_words / steps)
+    at_width_8, *_ = milliseconds(sentence_contender(narrow(material)), updates)
+    flop_ms = 1e3 / updates / (sum(peaks) / 2)
+    needed = operations(contender.model, text)
+    return Profile(
+        spent,
+        {part: flops * flop_ms for part, flops in needed.items()},
+        at_width_8,
+        2 * step_operations(contender.model.decoder, text.trg_words) * flop_ms,
+        text.trg_words / updates,
+        text.trg_words / steps,
+    )
 
 
 def print_parts(found: Profile) -> None:
     """The first table."""
     print(f"{'CPU ms of an update':30} {'all':>8} {'at peak':>8} {'width 8':>8}")
-    columns = (found.spent, found.at_peak, found.calls)
-    for part in (*PARTS, REST, OPTIMISER):
+    columns = (found.spent, found.at_peak, found.at_width_8)
+    for part in (*dict.fromkeys(part for part, *_ in CLOCKS), REST, OPTIMISER):
         print(f"{part:30} " + " ".join(f"{column.get(part, 0):8.1f}" for column in columns))
     print(f"{'total':30} " + " ".join(f"{sum(column.values()):8.1f}" for column in columns))
 
@@ -190,16 +208,18 @@ def print_products(products: StepProducts) -> None:
 def print_bound(found: Profile, products: StepProducts) -> None:
     """What the machine leaves of the peak."""
     rows = round(found.rows)
-    speed = 2 * rows * products.size / products.seconds(rows)[1]
-    there, back = 1.0, 0.5  # half of the way back are the gradients of weights, large products
-    shares = (there, back, there, back)
-    steps = sum(share * found.at_peak[part] for share, part in zip(shares, PARTS, strict=False))
+    slower = peak_flops() * products.seconds(rows)[1] / (2 * rows * products.size)
     needed = sum(found.at_peak.values())
-    alone = needed - steps + steps * found.peak / speed
-    whole = alone + sum(found.calls.values()) + found.spent[OPTIMISER]
+    alone = needed + found.steps_at_peak * (slower - 1)
+    others = sum(ms for part, ms in found.at_width_8.items() if part != OPTIMISER)
+    whole = alone + others + found.spent[OPTIMISER]
     print(f"\nmeasured: {100 * needed / sum(found.spent.values()):.0f} % of the peak")
     print(f"products alone, those of the steps at the speed of {rows} rows: ", end="")
-    print(f"{100 * needed / alone:.0f} %; with calls and optimiser: {100 * needed / whole:.0f} %")
+    print(
+        f"{100 * needed / alone:.0f} %; with what is left at widths of 8 and the optimiser: ",
+        end="",
+    )
+    print(f"{100 * needed / whole:.0f} %")
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """The benchmark: what it promises to print, and the sizes it counts with."""
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -15,6 +17,16 @@ from wholedoc.config import ModelConfig
 from wholedoc.model.flops import Text, training_flops
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.stages import train
+
+
+@pytest.fixture
+def profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The profile of training, which is a script."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
+    found = importlib.import_module("training_profile")
+    monkeypatch.setattr(found, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(found, "ROWS", (2,))
+    return found
 
 
 @pytest.fixture
@@ -84,6 +96,20 @@ def test_operations_are_counted_by_the_textbook() -> None:
     assert training_flops(document, text) == expected + 6 * (memory + entrance)
 
 
+def test_profile_counts_what_each_part_multiplies(profile: ModuleType) -> None:
+    config = ModelConfig(hidden=2, embedding=3, alignment=5)
+    model = TranslationModel(config.without_context(), 7, 11)
+    text = Text(sentences=1, src_words=4, trg_words=6, pairs=24)
+    counted = profile.operations(model, text)
+    steps = 5 * 4 + 6 * 4 + 3 * 6 * 2  # query, context, three products of states
+    there = 2 * (6 * steps + 24 * (5 + 4))
+    encoder = 2 * 4 * 2 * (6 * 3 + 6 * 2)
+    rest = 4 * 5 * 4 + 6 * (6 * 3 + 2 * 4 + 2 * 3)  # keys; word, and features of the output
+    amounts = [there, 2 * there, encoder, 2 * encoder, 6 * 6 * 11 * 2, 6 * rest]
+    assert list(counted.values()) == amounts
+    assert sum(amounts) == training_flops(model, text)
+
+
 def test_made_up_text_has_the_sizes_of_speeches(tmp_path: Path) -> None:
     corpus = make_workload(tmp_path, (500, 600))
     assert 20 < corpus.src_lengths.mean() < 30
@@ -92,10 +118,20 @@ def test_made_up_text_has_the_sizes_of_speeches(tmp_path: Path) -> None:
 
 
 def test_a_run_is_measured_with_its_own_corpus_and_left_as_it_is(
-    small_rounds: None, tmp_path: Path
+    small_rounds: None,
+    tmp_path: Path,
+    profile: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = train(toy_config(tmp_path, "stage1.epochs=1"), tmp_path / "run").directory
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     shown = run_bench(run, (), rounds=1, sentences=6).to_json()
     assert shown["train"].keys() >= {"run", "run, plain loop", "run, both memories, context"}
+    assert before == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    monkeypatch.setattr("sys.argv", ["profile", "--run", str(run), "--updates", "2"])
+    profile.main()
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if line.startswith(profile.DECODER_BACK)]
+    assert "measured: " in printed
     assert before == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}

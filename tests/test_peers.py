@@ -98,3 +98,38 @@ def test_lists_of_versions_pin_everything(load):
         lines = (PEERS / f"requirements-{peer}.txt").read_text(encoding="utf-8").splitlines()
         assert all(line.count("==") == 1 for line in lines)
         assert run.version(peer)[0].isdigit()
+
+
+def test_an_export_is_compared_with_peers_by_its_decoding_alone(load, tmp_path, capsys):
+    run = load("run")
+    work = run.Work(tmp_path, 20)
+    found = {
+        "wholedoc": {"train": {"words_per_second": 300.0, "cores": 1.0}},
+        "export": {"decode": {"words": 900, "sentences": 30, "seconds": 3.0, "cores": 1.0}},
+        "joeynmt": {
+            "train": {"words_per_second": 100.0, "cores": 1.0},
+            "decode": {"words": 600, "sentences": 30, "seconds": 10.0, "cores": 0.5},
+        },
+    }
+    for contender, steps in found.items():
+        work.run(contender).mkdir(parents=True)
+        for step, numbers in steps.items():
+            (work.run(contender) / f"{step}.json").write_text(json.dumps(numbers))
+    counts = {"dev": {"trg": 7}, "test": {"trg": 600, "pairs": 30}}
+    results = run.collect(work, counts)
+    run.add_rates(results)
+    run.print_table(results)
+    run.warn_of_waiting(results)
+    run.warn_of_lengths(results, counts)
+    printed = capsys.readouterr().out.splitlines()
+    assert "train: wholedoc does 3.00 times the words/s of joeynmt" in printed
+    assert "decode: export does 5.00 times the words/s of joeynmt" in printed
+    assert not [line for line in printed if line.startswith("train: export does")]
+    warnings = [line.split()[1] for line in printed if line.startswith("WARNING")]
+    assert warnings == ["joeynmt:", "export:"]  # half a core; half as long again as the reference
+
+
+def test_nothing_is_exported_before_it_is_trained(load, tmp_path):
+    run = load("run")
+    with pytest.raises(run.StepFailedError, match="trained first"):
+        run.run_contender(run.Work(tmp_path, 20), "export")

@@ -115,26 +115,21 @@ def score(task: Task) -> Numbers:
 
 
 def decode(task: Task) -> Numbers:
-    """Exact beam search."""
-    return decode_with(task.run / "model", task)
-
-
-def decode_with(model: Path, task: Task) -> Numbers:
     """Beam search over the test set; the time of one sentence, mostly loading, is taken off."""
     one = task.run / "one.src"
     write_lines(one, read_lines(task.data / "test.src")[:1])
     output = task.run / "test.txt"
-    loading = translation_seconds(model, one, task.run / "one.txt")
-    seconds = translation_seconds(model, task.data / "test.src", output) - loading
+    loading = translation_seconds(task, one, task.run / "one.txt")
+    seconds = translation_seconds(task, task.data / "test.src", output) - loading
     encode = [sys.executable, str(Path(__file__).with_name("text.py")), "encode"]
     encode += [str(task.data / "vocabulary"), str(output), str(task.run / "encoded.tok")]
     subprocess.run(encode, check=True)
     return decoding_numbers(task.run, read_lines(task.run / "encoded.tok"), seconds)
 
 
-def translation_seconds(model: Path, source: Path, output: Path) -> float:
+def translation_seconds(task: Task, source: Path, output: Path) -> float:
     begun = time.monotonic()
-    command = wholedoc("translate", model, source, "-o", output, "--beam", RECIPE.beam)
+    command = wholedoc("translate", task.run / "model", source, "-o", output, "--beam", RECIPE.beam)
     subprocess.run(command, check=True)
     return time.monotonic() - begun
 

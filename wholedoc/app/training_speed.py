@@ -80,6 +80,7 @@ class Contender:
         self.seconds.append(seconds)
         self.words.append(text.trg_words)
         self.flops.append(training_flops(self.model, text))
+        self.optimiser.zero_grad()  # while others have their turn
 
     @property
     def costs(self) -> list[float]:

@@ -226,6 +226,7 @@ class BidirectionalGRU(nn.Module):
 class _BidirectionalGRU(torch.autograd.Function):
     """Two recurrences side by side; weights have the two directions before all else.
 
+    Those of the inputs have their gates in the order [n r z], those of the states [r z n].
     The steps run in inference mode, in which a view costs half: what goes out is made outside.
     """
 

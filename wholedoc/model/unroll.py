@@ -22,7 +22,10 @@ class UnrollInputs:
     """What the steps are computed from: N packed words of T sentences, the longest first."""
 
     words: Float[Tensor, "word gates"]
-    """The part of the lower layer's projected input that does not depend on earlier steps."""
+    """The part of the lower layer's projected input that does not depend on earlier steps.
+
+    Its gates are in the order [r z n], as everywhere outside of :mod:`recurrence`'s tapes.
+    """
     counts: list[int]
     """How many words each step has."""
     keys: Float[Tensor, "sent src_word align"]
@@ -189,14 +192,14 @@ class _Attention:
 
     def __init__(self, keys: Tensor, values: Tensor, mask: Tensor, score: Tensor) -> None:
         self._score = score
-        hidden = torch.zeros_like(mask, dtype=keys.dtype).masked_fill_(~mask, float("-inf"))
-        self._sentences = _Sentences(keys, values, torch.empty_like(keys), hidden)
+        padding = keys.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        self._sentences = _Sentences(keys, values, keys.new_empty(keys.shape), padding)
 
     def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> Tensor:
         """A step; writes α and c."""
-        keys, values, energies, hidden = self._sentences.first(len(query))
+        keys, values, energies, padding = self._sentences.first(len(query))
         energy = torch.add(keys, query[:, None], out=energies).tanh_()
-        scores = torch.addmv(hidden.view(-1), energy.view(-1, len(self._score)), self._score)
+        scores = torch.addmv(padding.view(-1), energy.view(-1, len(self._score)), self._score)
         torch.softmax(scores.view_as(alpha), dim=-1, out=alpha)
         torch.bmm(alpha[:, None], values, out=context[:, None])
         return context
@@ -215,7 +218,7 @@ class _AttentionReturn:
         self._squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
         self._d_scores = keys.new_zeros(keys.shape[:2])  # Σ_j ∂a_ji
         self._sentences = _Sentences(
-            keys, values.transpose(1, 2), torch.empty_like(keys), self._squares, self._d_scores
+            keys, values.transpose(1, 2), keys.new_empty(keys.shape), self._squares, self._d_scores
         )
         # α_j and the gradient of c_j for every sentence, zero where it has no word.
         self._alphas = keys.new_zeros(steps, *keys.shape[:2])
@@ -225,11 +228,11 @@ class _AttentionReturn:
         self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
     ) -> None:
         """A step; writes the gradient of its queries."""
-        keys, values_t, energies, squares, all_scores = self._sentences.first(len(query))
+        keys, values_t, energies, squares, summed_scores = self._sentences.first(len(query))
         self._alphas[j, : len(query)] = alpha
         d_alpha = torch.bmm(d_context[:, None], values_t)[:, 0]
         d_scores = torch._softmax_backward_data(d_alpha, alpha, -1, alpha.dtype)
-        all_scores.add_(d_scores)
+        summed_scores.add_(d_scores)
         energy = torch.add(keys, query[:, None], out=energies).tanh_()
         self.d_score.addmv_(energy.view(-1, len(self._score)).T, d_scores.view(-1))
         energy.square_()
