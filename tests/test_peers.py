@@ -41,12 +41,12 @@ def test_meter_counts_finished_updates_and_ends_in_time(load, monkeypatch):
     task = load("task")
     now = [100.0]
     monkeypatch.setattr(task.time, "monotonic", lambda: now[0])
-    meter = task.Meter(seconds=40.0)
+    meter = task.Meter(seconds=40.0, highest_rate=0.01)
     assert meter.begin(7)
     assert meter.learning_rate() == 0.0
     now[0] += 1.0  # half of the warm-up, a twentieth of the time
     assert meter.begin(5)
-    expected = task.RECIPE.learning_rate / 2 * (1 + math.cos(math.pi / 40)) / 2
+    expected = 0.01 / 2 * (1 + math.cos(math.pi / 40)) / 2
     assert meter.learning_rate() == pytest.approx(expected)
     now[0] += 39.0
     assert not meter.begin(9)
@@ -77,7 +77,6 @@ def test_recipe_is_that_of_small(load):
         "hidden": small.model.hidden,
         "embedding": small.model.embedding,
         "batch_tokens": small.stage1.batch_tokens,
-        "learning_rate": small.stage1.learning_rate,
         "label_smoothing": small.stage1.label_smoothing,
         "dropout": small.stage1.dropout,
         "clip": small.stage1.clip,

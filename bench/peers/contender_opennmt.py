@@ -25,6 +25,8 @@ from task import (
     run_step,
 )
 
+LEARNING_RATE = 0.002
+
 for unused in ("spacy", "fasttext"):  # imported for transforms that nothing here asks for
     sys.modules[unused] = ModuleType(unused)
 # Its checkpoints hold options beside tensors, which a current torch refuses unless told otherwise.
@@ -68,7 +70,7 @@ def settings(task: Task) -> Path:
         "share_embeddings": True,
         "share_decoder_embeddings": True,
         "optim": "adam",
-        "learning_rate": RECIPE.learning_rate,
+        "learning_rate": LEARNING_RATE,
         "max_grad_norm": RECIPE.clip,
         "label_smoothing": RECIPE.label_smoothing,
         "dropout": [RECIPE.dropout],
@@ -91,7 +93,7 @@ class TimeIsOver(Exception):  # noqa: N818 (the way out of a loop, not an error)
 
 def train(task: Task) -> Numbers:
     """Train until the time is over, then save, and keep the dev set's statistics for ``score``."""
-    meter = Meter(task.seconds)
+    meter = Meter(task.seconds, LEARNING_RATE)
     update, train_loop = Trainer._gradient_accumulation, Trainer.train
 
     def timed_update(self: Any, batches: Any, *rest: Any) -> None:

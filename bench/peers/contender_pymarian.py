@@ -23,6 +23,7 @@ from task import (
     training_numbers,
 )
 
+LEARNING_RATE = 0.002
 WARMUP = 100
 BATCH = 8
 """Sentences decoded at once: of 2, 4, 8 and 16, the fastest on a CPU."""
@@ -70,7 +71,7 @@ def train(task: Task) -> Numbers:
         dropout_rnn=RECIPE.dropout,
         label_smoothing=RECIPE.label_smoothing,
         optimizer="adam",
-        learn_rate=RECIPE.learning_rate,
+        learn_rate=LEARNING_RATE,
         lr_warmup=WARMUP,
         lr_decay_inv_sqrt=4 * WARMUP,
         clip_norm=RECIPE.clip,

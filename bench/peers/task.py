@@ -37,7 +37,6 @@ class Recipe:
     hidden: int = 256
     embedding: int = 256
     batch_tokens: int = 1000
-    learning_rate: float = 0.002
     label_smoothing: float = 0.1
     dropout: float = 0.1
     clip: float = 1.0
@@ -82,6 +81,8 @@ class Meter:
     """
 
     seconds: float
+    highest_rate: float
+    """The learning rate after the warm-up."""
     marks: list[tuple[float, int]] = field(default_factory=list)
     """After each update: seconds since the first one began, target words so far."""
     words: int = 0
@@ -107,7 +108,7 @@ class Meter:
         """The schedule of ``small``, by the clock: a warm-up, then a cosine that falls to zero."""
         share = min(1.0, self.elapsed() / self.seconds)
         rise = min(1.0, share / WARMUP_SHARE)
-        return RECIPE.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * share))
+        return self.highest_rate * rise * 0.5 * (1 + math.cos(math.pi * share))
 
     def numbers(self) -> Numbers:
         """The outcome of training."""
