@@ -22,7 +22,7 @@ from task import (
 )
 
 LEARNING_RATE = 0.004
-"""That of ``small``, 0.002, is for four epochs; the one or two of a short time want a higher one."""
+"""That of ``small`` is for four epochs; the one or two of a short time want a higher one."""
 TRIAL_SECONDS = 30
 """Training that is watched to find how many epochs fit into the time."""
 TRIAL_LINES = 3
