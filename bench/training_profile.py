@@ -24,14 +24,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import nn
 
 from wholedoc.allocation import keep_freed_memory
 from wholedoc.app.training_speed import Contender, peak_flops, sentence_contender, text_of
 from wholedoc.app.workload import Material, run_material, shipped_material
 from wholedoc.config import ModelConfig
 from wholedoc.model.decoder import Decoder
-from wholedoc.model.flops import Text, training_flops
+from wholedoc.model.flops import Text, training_flops, weights_of
 from wholedoc.model.recurrence import _BidirectionalGRU
 from wholedoc.model.translation import TranslationModel
 from wholedoc.model.unroll import _Unroll
@@ -93,13 +92,13 @@ def operations(model: TranslationModel, text: Text) -> dict[str, float]:
     decoder, encoder = model.decoder, model.encoder
     pair = decoder.attention.score.weight.numel() + 2 * encoder.rnn.hidden
     decoding = step_operations(decoder, text.trg_words) + 2.0 * text.pairs * pair
-    encoding = 2.0 * text.src_words * _weights(*encoder.rnn.children())
+    encoding = 2.0 * text.src_words * weights_of(*encoder.rnn.children())
     parts = {
         DECODER: decoding,
         DECODER_BACK: 2 * decoding,
         ENCODER: encoding,
         ENCODER_BACK: 2 * encoding,
-        OUTPUT: 6.0 * text.trg_words * _weights(decoder.output.vocabulary),
+        OUTPUT: 6.0 * text.trg_words * weights_of(decoder.output.vocabulary),
     }
     return {**parts, REST: training_flops(model, text) - sum(parts.values())}
 
@@ -107,11 +106,7 @@ def operations(model: TranslationModel, text: Text) -> dict[str, float]:
 def step_operations(decoder: Decoder, words: int) -> float:
     """Products of the decoder's steps with its weights, there; as many again come back."""
     layers = (decoder.lower.state, decoder.between, decoder.upper.state)
-    return 2.0 * words * _weights(decoder.attention.query, decoder.context, *layers)
-
-
-def _weights(*layers: nn.Module) -> int:
-    return sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
+    return 2.0 * words * weights_of(decoder.attention.query, decoder.context, *layers)
 
 
 def narrow(material: Material) -> Material:
@@ -213,13 +208,10 @@ def print_bound(found: Profile, products: StepProducts) -> None:
     alone = needed + found.steps_at_peak * (slower - 1)
     others = sum(ms for part, ms in found.at_width_8.items() if part != OPTIMISER)
     whole = alone + others + found.spent[OPTIMISER]
-    print(f"\nmeasured: {100 * needed / sum(found.spent.values()):.0f} % of the peak")
-    print(f"products alone, those of the steps at the speed of {rows} rows: ", end="")
-    print(
-        f"{100 * needed / alone:.0f} %; with what is left at widths of 8 and the optimiser: ",
-        end="",
-    )
-    print(f"{100 * needed / whole:.0f} %")
+    print("\nshare of the peak")
+    print(f"products alone, those of the steps at the speed of {rows} rows: {needed / alone:.0%}")
+    print(f"with what is left at widths of 8 and the optimiser: {needed / whole:.0%}")
+    print(f"measured: {needed / sum(found.spent.values()):.0%}")
 
 
 def main() -> None:
@@ -236,11 +228,8 @@ def main() -> None:
         else:
             material = shipped_material(options.config, Path(directory))
         found = profile(material, options.updates)
-        print(
-            f"{material.name}: {options.updates} updates of {found.words:.0f} target words, ",
-            end="",
-        )
-        print(f"{found.rows:.1f} of them in a step\n")
+        size = f"{options.updates} updates of {found.words:.0f} target words"
+        print(f"{material.name}: {size}, {found.rows:.1f} of them in a step\n")
         print_parts(found)
         products = StepProducts(material.config.model)
         print_products(products)

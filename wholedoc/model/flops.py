@@ -54,13 +54,13 @@ def training_flops(model: TranslationModel, text: Text) -> float:
     others = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in known]
     pair = attention.score.weight.numel() + 2 * encoder.rnn.hidden
     return 6.0 * (
-        text.src_words * _weights(src)
-        + text.trg_words * _weights(trg)
+        text.src_words * weights_of(*src)
+        + text.trg_words * weights_of(*trg)
         + text.pairs * pair
-        + text.sentences * _weights(others)
+        + text.sentences * weights_of(*others)
     )
 
 
-def _weights(layers: "tuple[nn.Module, ...] | list[nn.Linear]") -> int:
-    """Numbers of the matrices of some layers."""
+def weights_of(*layers: nn.Module) -> int:
+    """How many numbers the matrices of some layers have."""
     return sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
