@@ -21,8 +21,6 @@ from task import (
     write_lines,
 )
 
-LEARNING_RATE = 0.004
-"""That of ``small`` is for four epochs; the one or two of a short time want a higher one."""
 TRIAL_SECONDS = 30
 """Training that is watched to find how many epochs fit into the time."""
 TRIAL_LINES = 3
@@ -41,7 +39,7 @@ def train_command(task: Task, run: Path, epochs: int) -> list[str]:
         for name in ("train", "dev")
         for side in ("src", "trg")
     }
-    settings |= {"stage1.epochs": epochs, "stage1.learning_rate": LEARNING_RATE, "device": "cpu"}
+    settings |= {"stage1.epochs": epochs, "device": "cpu"}
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     return wholedoc("train", "small", *options, "--run", run)
 
