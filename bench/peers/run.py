@@ -2,9 +2,9 @@
 
 Makes the peers' environments in ``--work`` (the versions of ``requirements-*.txt``), trains each
 system for ``--minutes``, one after the other, scores the dev set and translates the test set; with
-wholedoc's model translates once more after ``wholedoc export``. What
-is done is kept there, and a second start goes on with the rest. Only the standard library is used
-here: a child's peak memory begins at that of its parent, which should be small.
+wholedoc's model translates once more after ``wholedoc export``. What is done is kept there, and a
+second start goes on with the rest. Only the standard library is used here: a child's peak memory
+begins at that of its parent, which should be small.
 
 Speed is that of target subwords, ends of sentences included. In training it leaves out start-up,
 the first tenth of the time and validation; in decoding, loading the model. Perplexity is per
