@@ -23,7 +23,7 @@ LONGEST = 100
 WARMUP_SHARE = 0.05
 """Part of the time in which the learning rate of peers rises."""
 DECODING_BATCH = 16
-"""Sentences that peers translate at once; OpenNMT-py was slower with 64."""
+"""Sentences that Joey NMT and OpenNMT-py translate at once; both are slower with 64."""
 STARTING_SHARE = 0.1
 """Part of the time that does not count for the speed: caches and allocators warm up in it."""
 
