@@ -70,11 +70,11 @@ def pack(lengths: Int[Tensor, " row"]) -> Packing:
 class GRUTape:
     """The steps of a GRU over packed rows, kept for the way back.
 
-    Any dimensions may stand before the last two. [u_n u_r u_z] is the projected input of a step
-    (see :func:`new_first`), [g_r g_z g_n] = W_s s;
-    r = σ(u_r + g_r + b_r),  z = σ(u_z + g_z + b_z),  n = tanh(u_n + r ⊙ (g_n + b_n)),
-    s' = (1 − z) ⊙ n + z ⊙ s. ``projected`` becomes the tape's own; ``extra`` numbers stand beside
-    g, for products that use the same state.
+    Any dimensions may stand before the last two. [u_r u_z u_n] is the projected input of a step
+    with :func:`gate_bias` in it, [e g_n g_r g_z] = W_s s, of which e, ``extra`` numbers wide, is
+    whatever else is made from the state;
+    r = σ(u_r + g_r),  z = σ(u_z + g_z),  n = tanh(u_n + r ⊙ (g_n + b_n)),
+    s' = (1 − z) ⊙ n + z ⊙ s. ``projected`` becomes the tape's own.
     """
 
     def __init__(
@@ -88,8 +88,6 @@ class GRUTape:
         *others, words, gates = projected.shape
         hidden = gates // 3
         self.counts = counts
-        given_new, given = projected[..., :hidden], projected[..., hidden:]
-        given.add_(bias[..., None, : 2 * hidden])
         self._bias = bias[..., None, 2 * hidden :]
         self.states = first.new_empty(*others, words, hidden)
         self.after = self.steps(self.states)
@@ -99,17 +97,18 @@ class GRUTape:
         """s_{j-1} of the rows of each step."""
         self.projected = self.steps(projected)
         """u; may still be written to before its step."""
-        self.both = first.new_empty(*others, words, gates + extra)
-        self.recurrent = self.steps(self.both)
-        """g and whatever else is made from the state; to be written before its step.
+        both = first.new_empty(*others, words, extra + gates)
+        self.recurrent = self.steps(both)
+        """e and g; to be written before their step.
 
         Without b: a product that has nothing to add to is a good deal faster.
         """
         new = first.new_empty(*others, words, hidden)
-        reset, update, memory, _ = torch.split(self.both, [hidden, hidden, hidden, extra], dim=-1)
-        self.reset, self.update, self.memory = map(self.steps, (reset, update, memory))
-        self.sigmoids = self.steps(self.both[..., : 2 * hidden])
-        self._given, self._given_new = self.steps(given), self.steps(given_new)
+        parts = torch.split(both, [extra, hidden, hidden, hidden], dim=-1)
+        self.extra, self.memory, self.reset, self.update = map(self.steps, parts)
+        self.sigmoids = self.steps(both[..., extra + hidden :])
+        self._given = self.steps(projected[..., : 2 * hidden])
+        self._given_new = self.steps(projected[..., 2 * hidden :])
         self.new_of = self.steps(new)
 
     def steps(self, words: Float[Tensor, "*any word width"]) -> tuple[Tensor, ...]:
@@ -129,25 +128,28 @@ class GRUReturn:
 
     d_un = ds' (1 − z)(1 − n²),  d_gn = d_un r,  d_ur = d_gr = d_un g_n r(1 − r),
     d_uz = d_gz = ds' (s − n) z(1 − z),  d_s = ds' z, but for the way through g.
-    They are kept in the order s, u_n, r, z, g_n, extra, so that the gradients of u = [n r z] and
-    those of g = [r z n] both stand side by side.
+    They are kept in the order s, e, g_n, r, z, u_n, so that the gradients of u = [r z n] and those
+    of [e g] = [e n r z] both stand side by side.
     """
 
     def __init__(self, tape: GRUTape) -> None:
         self._tape = tape
         hidden = tape.states.shape[-1]
-        grads = tape.both.new_empty(*tape.both.shape[:-1], tape.both.shape[-1] + 2 * hidden)
-        self.kept, self._new, self._reset, self._update, self._through = (
-            tape.steps(grads[..., start * hidden : (start + 1) * hidden]) for start in range(5)
+        extra = tape.extra[0].shape[-1]
+        sizes = [hidden, extra, hidden, hidden, hidden, hidden]
+        with torch.inference_mode(mode=False):  # parts of it may go out as they are
+            grads = tape.states.new_empty(*tape.states.shape[:-1], sum(sizes))
+        parts = torch.split(grads, sizes, dim=-1)
+        self.kept, self.extra, self._through, self._reset, self._update, self._new = map(
+            tape.steps, parts
         )  # kept: the part of the gradient of s_{j-1} that does not go through g
-        self._both = tape.steps(grads[..., 2 * hidden : 4 * hidden])
-        self.all_projected = grads[..., hidden : 4 * hidden]
+        self._both = tape.steps(grads[..., -3 * hidden : -hidden])
+        self.all_projected = grads[..., -3 * hidden :]
         self.projected = tape.steps(self.all_projected)
         """The gradients of u."""
-        self.all_recurrent = grads[..., 2 * hidden :]
+        self.all_recurrent = grads[..., hidden:-hidden]
         self.recurrent = tape.steps(self.all_recurrent)
-        """The gradients of g and of the extra numbers."""
-        self.extra = tape.steps(grads[..., 5 * hidden :])
+        """The gradients of e and g."""
 
     def backward(self, j: int, grad: Float[Tensor, "*any row hidden"]) -> None:
         """All gradients of a step, from that of s_j."""
@@ -168,17 +170,22 @@ class GRUReturn:
 
     def bias(self) -> Float[Tensor, "*any gates"]:
         """The gradient of b."""
-        return self.all_recurrent[..., : 3 * self.kept[0].shape[-1]].sum(dim=-2)
+        hidden = self.kept[0].shape[-1]
+        summed = self.all_recurrent[..., -3 * hidden :].sum(dim=-2)
+        return summed.roll(-hidden, dims=-1)
 
 
-def new_first(gates: Float[Tensor, "..."], dim: int = 0) -> Float[Tensor, "..."]:
-    """[r z n] as [n r z]: the order of u, in which the gradients of both u and g have no gaps."""
-    return gates.roll(gates.shape[dim] // 3, dims=dim)
+def gate_bias(bias: Float[Tensor, "*any gates"]) -> Float[Tensor, "*any gates"]:
+    """[b_r b_z 0]: the part of a recurrent bias that may as well be added to u."""
+    hidden = bias.shape[-1] // 3
+    return torch.cat((bias[..., : 2 * hidden], torch.zeros_like(bias[..., :hidden])), dim=-1)
 
 
-def new_last(gates: Float[Tensor, "..."], dim: int = 0) -> Float[Tensor, "..."]:
-    """[n r z] as [r z n]."""
-    return gates.roll(-(gates.shape[dim] // 3), dims=dim)
+def new_first(weight: Float[Tensor, "gates hidden"]) -> Float[Tensor, "gates hidden"]:
+    """[r z n] as [n r z]: the order of g, in which the gradients of both u and g have no gaps."""
+    both = 2 * len(weight) // 3
+    others, new = torch.split(weight, [both, len(weight) - both])
+    return torch.cat((new, others))
 
 
 def add_rows(
@@ -210,9 +217,9 @@ class BidirectionalGRU(nn.Module):
         states: Tensor = _BidirectionalGRU.apply(  # type: ignore[no-untyped-call]
             words,
             packing,
-            torch.stack([new_first(layer.weight) for layer in inputs]),
-            torch.stack([new_first(layer.bias) for layer in inputs]),
-            torch.stack([layer.weight for layer in recurrent]),
+            torch.stack([layer.weight for layer in inputs]),
+            torch.stack([layer.bias for layer in inputs]),
+            torch.stack([new_first(layer.weight) for layer in recurrent]),
             torch.stack([layer.bias for layer in recurrent]),
         )  # (2, word, hidden)
         ahead, back = states
@@ -226,7 +233,7 @@ class BidirectionalGRU(nn.Module):
 class _BidirectionalGRU(torch.autograd.Function):
     """Two recurrences side by side; weights have the two directions before all else.
 
-    Those of the inputs have their gates in the order [n r z], those of the states [r z n].
+    Only the matrices of the states have their gates in the order [n r z].
     The steps run in inference mode, in which a view costs half: what goes out is made outside.
     """
 
@@ -239,7 +246,8 @@ class _BidirectionalGRU(torch.autograd.Function):
         counts, mirror = packing.counts, packing.mirror
         inputs = torch.stack((words, words.index_select(0, mirror)))
         with torch.inference_mode():
-            projected = torch.baddbmm(b_input[:, None], inputs, w_input.transpose(1, 2))
+            bias = b_input + gate_bias(b_state)
+            projected = torch.baddbmm(bias[:, None], inputs, w_input.transpose(1, 2))
             first = projected.new_zeros(2, counts[0], w_state.shape[-1])
             tape = GRUTape(first, projected, b_state, counts)
             state_t = w_state.transpose(1, 2).contiguous()

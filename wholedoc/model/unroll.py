@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, new_first, new_last
+from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, gate_bias, new_first
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,7 @@ class UnrollInputs:
     """What the steps are computed from: N packed words of T sentences, the longest first."""
 
     words: Float[Tensor, "word gates"]
-    """The part of the lower layer's projected input that does not depend on earlier steps.
-
-    Its gates are in the order [r z n], as everywhere outside of :mod:`recurrence`'s tapes.
-    """
+    """The part of the lower layer's projected input that does not depend on earlier steps."""
     counts: list[int]
     """How many words each step has."""
     keys: Float[Tensor, "sent src_word align"]
@@ -60,10 +57,10 @@ def unroll(
 ]:
     """States s_j of the upper layer, contexts c_j and attention weights α_j of all steps."""
     i, w = inputs, weights
-    # The rows of W_at that meet a layer's state stand under that layer's recurrent matrix.
+    # The rows of W_at that meet a layer's state stand above that layer's recurrent matrix.
     hidden = i.lower.shape[-1]
-    lower = torch.cat((w.lower, w.query[:, :hidden]))
-    upper = torch.cat((w.upper, w.query[:, hidden:]))
+    lower = torch.cat((w.query[:, :hidden], new_first(w.lower)))
+    upper = torch.cat((w.query[:, hidden:], new_first(w.upper)))
     result: tuple[Tensor, Tensor, Tensor] = _Unroll.apply(  # type: ignore[no-untyped-call]
         i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
         i.context_dropout, i.lower_dropout,
@@ -86,17 +83,17 @@ class _Unroll(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
         align = keys.shape[-1]
-        w_context, w_between = new_first(w_context), new_first(w_between)
         contexts = words.new_empty(len(words), values.shape[-1])
         with torch.inference_mode():
-            given = new_first(b_between).repeat(len(words), 1)
-            lower = GRUTape(lower0, new_first(words, dim=-1), b_lower, counts, align)
+            given = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
+            lower = GRUTape(lower0, words + gate_bias(b_lower), b_lower, counts, align)
             upper = GRUTape(upper0, given, b_upper, counts, align)
-            queries = lower.steps(lower.both[:, -align:])
-            from_upper = upper.steps(upper.both[:, -align:])
             alphas = words.new_empty(len(words), keys.shape[1])
             alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
             context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
+            seen_contexts = contexts if context_mask is None else torch.empty_like(contexts)
+            seen_lower = lower.states if lower_mask is None else torch.empty_like(lower.states)
+            seen_context_of, seen_lower_of = lower.steps(seen_contexts), lower.steps(seen_lower)
             # Few rows are multiplied a good deal faster by matrices laid out for them.
             lower_t, upper_t, context_t, between_t = (
                 weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
@@ -105,19 +102,22 @@ class _Unroll(torch.autograd.Function):
             for j in range(len(counts)):
                 torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
                 torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
-                query = queries[j].add_(from_upper[j])
+                query = lower.extra[j].add_(upper.extra[j])
                 context = attention.forward(query, alpha_of[j], context_of[j])
-                seen = context if context_mask is None else context * context_mask[j]
-                lower.projected[j].addmm_(seen, context_t)
+                if context_mask is not None:
+                    torch.mul(context, context_mask[j], out=seen_context_of[j])
+                lower.projected[j].addmm_(seen_context_of[j], context_t)
                 state = lower.forward(j)
-                seen = state if lower_mask is None else state * lower_mask[j]
-                upper.projected[j].addmm_(seen, between_t)
+                if lower_mask is not None:
+                    torch.mul(state, lower_mask[j], out=seen_lower_of[j])
+                upper.projected[j].addmm_(seen_lower_of[j], between_t)
                 upper.forward(j)
         ctx.save_for_backward(
-            keys, values, contexts, context_dropout, lower_dropout,
+            keys, values, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         )  # fmt: skip
-        ctx.lower, ctx.upper, ctx.queries, ctx.alphas = lower, upper, queries, alpha_of
+        ctx.seen = seen_contexts, seen_lower
+        ctx.lower, ctx.upper, ctx.alphas = lower, upper, alpha_of
         alphas = alphas.clone()
         ctx.mark_non_differentiable(alphas)
         return upper.states.clone(), contexts, alphas
@@ -130,10 +130,11 @@ class _Unroll(torch.autograd.Function):
         """The steps in reverse order, then one product per weight."""
         del grad_alphas
         (
-            keys, values, contexts, context_dropout, lower_dropout,
+            keys, values, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         ) = ctx.saved_tensors  # fmt: skip
-        lower_states, counts = ctx.lower.states, ctx.lower.counts
+        seen_contexts, seen_lower = ctx.seen
+        queries, counts = ctx.lower.extra, ctx.lower.counts
         with torch.inference_mode():
             lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
             attention = _AttentionReturn(keys, values, score, len(counts))
@@ -156,20 +157,18 @@ class _Unroll(torch.autograd.Function):
                     d_context.add_(grad_context[j])
                 else:
                     torch.addcmul(grad_context[j], d_context, context_mask[j], out=d_context)
-                attention.backward(j, d_context, ctx.queries[j], ctx.alphas[j], lower.extra[j])
+                attention.backward(j, d_context, queries[j], ctx.alphas[j], lower.extra[j])
                 upper.extra[j].copy_(lower.extra[j])
                 d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], w_lower)
                 d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
-        seen_context = contexts if context_dropout is None else contexts * context_dropout
-        seen_lower = lower_states if lower_dropout is None else lower_states * lower_dropout
         d_words, d_between = lower.all_projected, upper.all_projected
         return (
-            new_last(d_words, dim=-1), None, *attention.finish(), None,
+            d_words, None, *attention.finish(), None,
             d_lower_state.clone(), d_upper_state.clone(), None, None,
             attention.d_score.clone(),
-            new_last(d_words.T @ seen_context),
+            d_words.T @ seen_contexts,
             lower.all_recurrent.T @ lower.before(), lower.bias(),
-            new_last(d_between.T @ seen_lower), new_last(d_between.sum(dim=0)),
+            d_between.T @ seen_lower, d_between.sum(dim=0),
             upper.all_recurrent.T @ upper.before(), upper.bias(),
         )  # fmt: skip
 
