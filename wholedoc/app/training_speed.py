@@ -18,7 +18,7 @@ from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
 from wholedoc.training.distribution import World
 from wholedoc.training.loop import Task
-from wholedoc.training.optimisation import make_optimiser
+from wholedoc.training.optimisation import make_optimiser, take_step
 from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, translation_task
 
 PEAK_SIZE = 1024
@@ -65,8 +65,7 @@ class Contender:
             loss.smoothed.backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch.nn.utils.get_total_norm(gradients).item()
-        torch._foreach_mul_(gradients, 1e-3)  # any number: it is the time that counts
-        self.optimiser.step()
+        take_step(self.optimiser, 1e-3)  # any number: it is the time that counts
         return time.process_time() - start, work
 
     def round(self) -> None:

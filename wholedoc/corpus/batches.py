@@ -96,7 +96,8 @@ class SentenceBatches:
     sorted by source length and taken in groups, and each group is sorted by target length, upwards
     and downwards in turn, so that neighbours are alike in both; then they are cut into batches.
     Lengths are compared with a random blur of at most half a token and groups begin at random, so
-    that batches differ between epochs.
+    that batches differ between epochs. The longest translation of a batch comes first, as the
+    decoder wants it.
     """
 
     def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:
@@ -120,7 +121,8 @@ class SentenceBatches:
         falling = np.where(groups % 2 == 0, trg[order], -trg[order])
         order = order[np.lexsort((falling, groups))]
         batches = _cut(order, self._longer[order], self._tokens)
-        return [batches[i] for i in generator.permutation(len(batches))]
+        chosen = (batches[i] for i in generator.permutation(len(batches)))
+        return [batch[np.argsort(-trg[batch], kind="stable")] for batch in chosen]
 
 
 def _batches_of_a_group(batches: float) -> float:

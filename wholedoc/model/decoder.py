@@ -240,12 +240,13 @@ class Decoder(nn.Module):
         words = self.word(self.dropout(embedded))  # all steps in one product
         if source.gates is not None:
             words = words + source.gates.index_select(0, packing.rows)
-        state = self.start(encoding).select(packing.order)
-        attended = source.attended.select(packing.order)
-        if source.words is None:
+        state, attended, others = self.start(encoding), source.attended, source.words
+        if not packing.in_order:
+            state, attended = state.select(packing.order), attended.select(packing.order)
+            others = others and others.select(packing.order)
+        if others is None:
             states, contexts, weights = self.unroll(state, words, packing.counts, attended)
         else:
-            others = source.words.select(packing.order)
             states, contexts, weights = self.step_by_step(
                 state, words, packing.counts, attended, others
             )

@@ -40,6 +40,8 @@ class Packing:
     """Where in the list its row has the word as far from the end as it is from the beginning."""
     counts: list[int]
     """How many words each step has."""
+    in_order: bool
+    """Whether the longest row came first, the second longest next, and so on."""
 
     @property
     def ends(self) -> Int[Tensor, " row"]:
@@ -64,7 +66,8 @@ def pack(lengths: Int[Tensor, " row"]) -> Packing:
     counts = real.sum(dim=1)
     before = counts.cumsum(dim=0) - counts  # words of all earlier steps
     mirror = before[lengths[ranks] - 1 - places] + ranks
-    return Packing(order, order[ranks], places, mirror, counts.tolist())
+    in_order = bool((order[1:] > order[:-1]).all())
+    return Packing(order, order[ranks], places, mirror, counts.tolist(), in_order)
 
 
 class GRUTape:

@@ -221,14 +221,16 @@ class _AttentionReturn:
         )
         # α_j and the gradient of c_j for every sentence, zero where it has no word.
         self._alphas = keys.new_zeros(steps, *keys.shape[:2])
-        self.d_contexts = keys.new_zeros(steps, len(values), values.shape[-1])
+        self.d_contexts = keys.new_empty(steps, len(values), values.shape[-1])
 
     def backward(
         self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
     ) -> None:
         """A step; writes the gradient of its queries."""
-        keys, values_t, energies, squares, summed_scores = self._sentences.first(len(query))
-        self._alphas[j, : len(query)] = alpha
+        rows = len(query)
+        keys, values_t, energies, squares, summed_scores = self._sentences.first(rows)
+        self._alphas[j, :rows] = alpha
+        self.d_contexts[j, rows:] = 0
         d_alpha = torch.bmm(d_context[:, None], values_t)[:, 0]
         d_scores = torch._softmax_backward_data(d_alpha, alpha, -1, alpha.dtype)
         summed_scores.add_(d_scores)

@@ -30,7 +30,7 @@ from wholedoc.training.checkpoint import (
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog
 from wholedoc.training.objective import Loss
-from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser
+from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
 
 _UPDATES_PER_LOG_LINE = 50
 
@@ -201,9 +201,7 @@ class _Loop:
             )
         if 0 < config.clip < norm:
             scale *= config.clip / norm
-        if scale != 1:
-            torch._foreach_mul_(gradients, scale)
-        self.optimiser.step()
+        take_step(self.optimiser, scale)
         position.nats += nats
         position.words += int(total)
         position.done += 1

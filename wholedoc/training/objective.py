@@ -91,7 +91,9 @@ class _OutputLoss(torch.autograd.Function):
         """The smoothed and the plain loss; gradients too, where they will be asked for."""
         shifts = bias[None] if added is None else added + bias
         of_word = torch.zeros_like(targets) if added is None or sentences is None else sentences
-        slopes = _Slopes(features, weight, shifts) if any(ctx.needs_input_grad) else None
+        summed, slopes = weight.sum(dim=0), None
+        if any(ctx.needs_input_grad):
+            slopes = _Slopes(features, weight, summed, shifts, of_word, label_smoothing)
         target_logits, target_logs = features.new_empty(2, len(features))
         buffer = features.new_empty(min(_CHUNK, len(features)), len(weight))
         weight_t = weight.T
@@ -108,14 +110,12 @@ class _OutputLoss(torch.autograd.Function):
             logs = torch.log_softmax(logits, dim=-1, out=logits)
             target_logs[part] = logs.gather(-1, target)[:, 0]
             if slopes is not None:
-                slopes.add(part, logs.exp_(), target, of_word[part], 1 - label_smoothing)
+                slopes.add(part, logs.exp_(), target)
         nats = -target_logs.sum()
-        means = features @ weight.mean(dim=0) + shifts.mean(dim=-1)[of_word]
+        means = features @ (summed / len(weight)) + shifts.mean(dim=-1)[of_word]
         even = (target_logits - target_logs - means).sum()
         ctx.with_added = added is not None
-        if slopes is not None:
-            slopes.spread(of_word, label_smoothing / len(weight))
-            ctx.slopes = slopes
+        ctx.slopes = slopes
         ctx.mark_non_differentiable(nats)
         return torch.lerp(nats, even, label_smoothing), nats
 
@@ -132,31 +132,35 @@ class _OutputLoss(torch.autograd.Function):
 
 
 class _Slopes:
-    """The gradients of :class:`_OutputLoss`, added up chunk by chunk."""
+    """The gradients of :class:`_OutputLoss`, added up chunk by chunk.
 
-    def __init__(self, features: Tensor, weight: Tensor, shifts: Tensor) -> None:
-        self._features, self._weight = features, weight
-        self.features = torch.empty_like(features)
-        self.weight = torch.zeros_like(weight)
-        self.shifts = torch.zeros_like(shifts)
+    They begin at what smoothing takes from them, which is the same for every word of the vocabulary.
+    """
 
-    def add(
-        self, part: slice, slope: Tensor, target: Tensor, of_word: Tensor, share: float
+    def __init__(
+        self,
+        features: Tensor,
+        weight: Tensor,
+        summed: Tensor,
+        shifts: Tensor,
+        of_word: Tensor,
+        smoothing: float,
     ) -> None:
+        self._features, self._weight, self._of_word = features, weight, of_word
+        self._target = features.new_full((), smoothing - 1)
+        even = -smoothing / len(weight)
+        self._common = even * summed
+        self.features = torch.empty_like(features)
+        self.weight = (even * features.sum(dim=0)).repeat(len(weight), 1)
+        counts = torch.bincount(of_word, minlength=len(shifts)).to(shifts.dtype)
+        self.shifts = (even * counts)[:, None].repeat(1, len(weight))
+
+    def add(self, part: slice, slope: Tensor, target: Tensor) -> None:
         """A chunk's, from its p."""
-        slope.scatter_add_(-1, target, slope.new_full((), -share).expand_as(target))
-        torch.mm(slope, self._weight, out=self.features[part])
+        slope.scatter_add_(-1, target, self._target.expand_as(target))
+        torch.addmm(self._common, slope, self._weight, out=self.features[part])
         self.weight.addmm_(slope.T, self._features[part])
         if len(self.shifts) == 1:
             self.shifts[0].addmv_(slope.T, slope.new_ones(len(slope)))
         else:
-            self.shifts.index_add_(0, of_word, slope)
-
-    def spread(self, of_word: Tensor, share: float) -> None:
-        """The same for every word of the vocabulary: what smoothing takes from the gradient."""
-        if share == 0:
-            return
-        self.features -= share * self._weight.sum(dim=0)
-        self.weight -= share * self._features.sum(dim=0)
-        counts = torch.bincount(of_word, minlength=len(self.shifts))
-        self.shifts -= share * counts[:, None].to(self.shifts.dtype)
+            self.shifts.index_add_(0, self._of_word[part], slope)
