@@ -132,3 +132,21 @@ def test_nothing_is_exported_before_it_is_trained(load, tmp_path):
     run = load("run")
     with pytest.raises(run.StepFailedError, match="trained first"):
         run.run_contender(run.Work(tmp_path, 20), "export")
+
+
+def test_turns_are_compared_inside_each_turn(load, capsys):
+    def turn(wholedoc, joeynmt):
+        speeds = {"wholedoc": wholedoc, "joeynmt": joeynmt}
+        steps = {
+            name: {"words_per_second": speed} if speed else {} for name, speed in speeds.items()
+        }
+        return {"export": {"train": {}, "decode": {}}} | {
+            name: {"train": found, "decode": {}} for name, found in steps.items()
+        }
+
+    load("table").print_turns([turn(200, 100), turn(900, 300), turn(500, None), turn(100, 25)])
+    assert capsys.readouterr().out.splitlines() == [
+        "train, in turn: wholedoc 200, 900, 500, 100 words/s",
+        "train, in turn: joeynmt 100, 300, 25 words/s",
+        "train, in turn: wholedoc does 3.00 times joeynmt's words/s",
+    ]

@@ -23,7 +23,8 @@ from task import (
     training_numbers,
 )
 
-LEARNING_RATE = 0.002
+LEARNING_RATE = 0.004
+"""Better than 0.002 after each of its first 300 updates of Europarl."""
 WARMUP = 100
 BATCH = 8
 """Sentences decoded at once: of 2, 4, 8 and 16, the fastest on a CPU."""

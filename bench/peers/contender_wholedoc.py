@@ -73,25 +73,28 @@ def speed_of_updates(run: Path) -> float:
     return words / seconds if seconds else 0.0
 
 
-def fitting_epochs(task: Task) -> int:
-    """As many epochs as a trial says will end in time, at least one."""
+def trial_speed(task: Task, seconds: float) -> float:
+    """Words per second of training that is broken off after some time."""
     run = task.run / "trial"
     process = subprocess.Popen(train_command(task, run, 1000))
-    trial = min(TRIAL_SECONDS, task.seconds)
     while process.poll() is None:
         time.sleep(0.5)
         lines = [event for event in read_log(run) if event["event"] == "update"]
-        if len(lines) >= TRIAL_LINES and lines[-1]["seconds"] >= trial and speed_of_updates(run):
+        if len(lines) >= TRIAL_LINES and lines[-1]["seconds"] >= seconds and speed_of_updates(run):
             process.send_signal(signal.SIGTERM)
             process.wait()
-            break
-    else:
-        raise SystemExit(f"the trial ended early, see {run}")
+            return speed_of_updates(run)
+    raise SystemExit(f"the trial ended early, see {run}")
+
+
+def fitting_epochs(task: Task) -> int:
+    """As many epochs as a trial says will end in time, at least one."""
+    speed = trial_speed(task, min(TRIAL_SECONDS, task.seconds))
     train, dev = (
         sum(len(line.split()) + 1 for line in read_lines(task.data / f"{name}.trg.tok"))
         for name in ("train", "dev")
     )
-    return max(1, int(task.seconds * speed_of_updates(run) / (train + DEV_COST * dev)))
+    return max(1, int(task.seconds * speed / (train + DEV_COST * dev)))
 
 
 def train(task: Task) -> Numbers:
@@ -103,6 +106,11 @@ def train(task: Task) -> Numbers:
         raise SystemExit("wholedoc learned other subwords than the contenders were given")
     speed = {"words_per_second": speed_of_updates(run)}
     return {**training_numbers(marks(run)), **speed, "epochs": epochs}
+
+
+def trial(task: Task) -> Numbers:
+    """A turn of training, for its speed only."""
+    return {"words_per_second": trial_speed(task, task.seconds)}
 
 
 def score(task: Task) -> Numbers:
@@ -135,4 +143,4 @@ def translation_seconds(task: Task, source: Path, output: Path) -> float:
 
 
 if __name__ == "__main__":
-    run_step({"train": train, "score": score, "decode": decode})
+    run_step({"train": train, "trial": trial, "score": score, "decode": decode})

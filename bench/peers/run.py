@@ -2,9 +2,10 @@
 
 Makes the peers' environments in ``--work`` (the versions of ``requirements-*.txt``), trains each
 system for ``--minutes``, one after the other, scores the dev set and translates the test set; with
-wholedoc's model translates once more after ``wholedoc export``. What is done is kept there, and a
-second start goes on with the rest. Only the standard library is used here: a child's peak memory
-begins at that of its parent, which should be small.
+wholedoc's model translates once more after ``wholedoc export``. With ``--turns`` all train for
+another minute and translate again, in turn, as the speed of a shared machine changes from hour to
+hour. What is done is kept there, and a second start goes on with the rest. Only the standard
+library is used here: a child's peak memory begins at that of its parent, which should be small.
 
 Speed is that of target subwords, ends of sentences included. In training it leaves out start-up,
 the first tenth of the time and validation; in decoding, loading the model. Perplexity is per
@@ -18,27 +19,31 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from table import (
+    CONTENDERS,
+    OURS,
+    TURN_STEPS,
+    Results,
+    print_table,
+    print_turns,
+    warn_of_lengths,
+    warn_of_waiting,
+)
 from task import RECIPE
 
 HERE = Path(__file__).resolve().parent
-PEERS = ("joeynmt", "opennmt", "pymarian")
-OURS = ("wholedoc", "export")
-CONTENDERS = (*OURS, *PEERS)
 STEPS = ("train", "score", "decode", "bleu")
 EXPORT_STEPS = ("export", "decode", "bleu")
 """Those of wholedoc's own model in 8 bits, which is not trained but made of the other."""
-BUSY = 0.9
-"""A step that had less of a core than this waited for others, and its speed means nothing."""
-OTHER_LENGTH = 0.25
-"""Translations that are shorter or longer than the reference by more than this cost something else
-per word, so that their words per second say little."""
+TURN_SECONDS = 60
+"""Of training, in each turn."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-Results = dict[str, dict[str, Any]]
 
 
 class StepFailedError(Exception):
@@ -91,6 +96,10 @@ class Work:
         """The model and the results of one contender."""
         return self.directory / "runs" / f"{self.minutes:g}min" / contender
 
+    def turn(self, contender: str, turn: int) -> Path:
+        """The numbers of one contender's turn."""
+        return self.run(contender).parent / "turns" / str(turn) / contender
+
     def python(self, contender: str) -> str:
         """The interpreter of one contender."""
         if contender in OURS:
@@ -141,8 +150,7 @@ def prepare(work: Work, spec: dict[str, Any]) -> dict[str, Any]:
 def run_step(work: Work, contender: str, step: str) -> None:
     """Do one step, if it is not done."""
     run = work.run(contender)
-    done = run / f"{step}.json"
-    if done.exists():
+    if (run / f"{step}.json").exists():
         return
     if step == "train" and run.exists():
         shutil.rmtree(run)  # of a training that was broken off
@@ -150,17 +158,44 @@ def run_step(work: Work, contender: str, step: str) -> None:
         shutil.rmtree(work.run("export"), ignore_errors=True)  # of another model
     run.mkdir(parents=True, exist_ok=True)
     say(f"{contender}: {step}")
-    part = run / f"{step}.part"
     if step == "bleu":
-        arguments = [sys.executable, HERE / "text.py", "bleu", work.data, run, part]
+        program = [sys.executable, HERE / "text.py", step, work.data, run]
     else:
-        program = HERE / f"contender_{contender}.py"
-        seconds = 60 * work.minutes
-        arguments = [work.python(contender), program, step, work.data, run, seconds, part]
-    took = run_measured([str(argument) for argument in arguments], run / f"{step}.output")
-    numbers = json.loads(part.read_text())
-    done.write_text(json.dumps({**numbers, **took}, indent=1) + "\n")
+        program = step_command(work, contender, step, run, 60 * work.minutes)
+    measure_step(program, run / step)
+
+
+def step_command(work: Work, contender: str, step: str, run: Path, seconds: float) -> list[Any]:
+    """What does a step, but for where it writes its numbers."""
+    program = HERE / f"contender_{contender}.py"
+    return [work.python(contender), program, step, work.data, run, seconds]
+
+
+def measure_step(command: list[Any], result: Path) -> None:
+    """Run a step; its numbers and what it took go to ``result`` with the ending ``.json``."""
+    part = result.with_suffix(".part")
+    arguments = [str(argument) for argument in (*command, part)]
+    took = run_measured(arguments, result.with_suffix(".output"))
+    content = json.dumps({**json.loads(part.read_text()), **took}, indent=1) + "\n"
+    result.with_suffix(".json").write_text(content)
     part.unlink()
+
+
+def run_turn(work: Work, contender: str, turn: int) -> None:
+    """Train anew for a while, and translate with the model that there is."""
+    place = work.turn(contender, turn)
+    trained = place / "model"
+    commands = {"decode": step_command(work, contender, "decode", work.run(contender), 0)}
+    if contender != "export":
+        step = "trial" if contender == "wholedoc" else "train"
+        train = step_command(work, contender, step, trained, TURN_SECONDS)
+        commands = {"train": train, **commands}
+    for step, command in commands.items():
+        if not (place / f"{step}.json").exists():
+            say(f"turn {turn}, {contender}: {step}")
+            shutil.rmtree(trained, ignore_errors=True)  # of a turn that was broken off
+            trained.mkdir(parents=True)
+            measure_step(command, place / step)
 
 
 def run_contender(work: Work, contender: str) -> None:
@@ -173,6 +208,16 @@ def run_contender(work: Work, contender: str) -> None:
         run_step(work, contender, step)
 
 
+def succeeds(run: Callable[..., None], work: Work, contender: str, *others: int) -> bool:
+    """Run a contender's part; say so if it fails."""
+    try:
+        run(work, contender, *others)
+    except StepFailedError as error:
+        say(f"{contender}: failed, {error}")
+        return False
+    return True
+
+
 def collect(work: Work, counts: dict[str, Any]) -> Results:
     """The results so far, of every contender that has any."""
     found: Results = {}
@@ -180,31 +225,12 @@ def collect(work: Work, counts: dict[str, Any]) -> Results:
         steps = {step: work.result(contender, step) for step in STEPS}
         if not any(steps.values()):
             continue
+        add_rates(steps["decode"])
         found[contender] = {"version": version(contender), **steps}
         scored = steps["score"].get("words", counts["dev"]["trg"])
         if scored != counts["dev"]["trg"]:
             say(f"{contender} scored {scored} subwords of {counts['dev']['trg']}: do not compare")
     return found
-
-
-def warn_of_waiting(results: Results) -> None:
-    """Say which speeds were measured on a machine that had other work, or was paused."""
-    for contender, steps in results.items():
-        for step in ("train", "decode"):
-            if (cores := steps[step].get("cores", 1.0)) < BUSY:
-                print(f"WARNING {contender}: {step} had {cores:.2f} of a core, measure it again")
-
-
-def warn_of_lengths(results: Results, counts: dict[str, Any]) -> None:
-    """Say whose translations are too short or too long for their speed to be compared."""
-    reference = counts["test"]["trg"] / counts["test"]["pairs"]
-    for contender, steps in results.items():
-        length = steps["decode"].get("words_per_sentence", reference)
-        if abs(length / reference - 1) > OTHER_LENGTH:
-            print(
-                f"WARNING {contender}: {length:.1f} words per translation, {reference:.1f} in the "
-                "reference: do not compare its speed of decoding, train it longer"
-            )
 
 
 def version(contender: str) -> str:
@@ -229,46 +255,26 @@ def machine() -> dict[str, Any]:
     return {"cpu": model, "cores": os.cpu_count(), "threads": 1, "python": sys.version.split()[0]}
 
 
-COLUMNS = (
-    ("training words/s", "train", "words_per_second", ".0f"),
-    ("words seen", "train", "words", ",.0f"),
-    ("seconds", "train", "seconds", ".0f"),
-    ("RSS, MB", "train", "peak_rss_mb", ".0f"),
-    ("cores", "train", "cores", ".2f"),
-    ("dev perplexity", "score", "perplexity", ".2f"),
-    ("decoding words/s", "decode", "words_per_second", ".0f"),
-    ("sentences/s", "decode", "sentences_per_second", ".2f"),
-    ("words/sentence", "decode", "words_per_sentence", ".1f"),
-    ("RSS, MB", "decode", "peak_rss_mb", ".0f"),
-    ("cores", "decode", "cores", ".2f"),
-    ("BLEU", "bleu", "bleu", ".2f"),
-    ("brevity", "bleu", "brevity", ".3f"),
-)
-
-
-def add_rates(results: Results) -> None:
+def add_rates(found: dict[str, Any]) -> None:
     """Words and sentences per second of decoding."""
-    for steps in results.values():
-        if found := steps["decode"]:
-            found["words_per_second"] = found["words"] / found["seconds"]
-            found["sentences_per_second"] = found["sentences"] / found["seconds"]
-            found["words_per_sentence"] = found["words"] / found["sentences"]
+    if found:
+        found["words_per_second"] = found["words"] / found["seconds"]
+        found["sentences_per_second"] = found["sentences"] / found["seconds"]
+        found["words_per_sentence"] = found["words"] / found["sentences"]
 
 
-def print_table(results: Results) -> None:
-    """One row for each measure, one column for each contender, in Markdown."""
-    heads = [f"{name} {steps['version']}" for name, steps in results.items()]
-    print("| | " + " | ".join(heads) + " |")
-    print("|---" * (len(heads) + 1) + "|")
-    for title, step, key, form in COLUMNS:
-        cells = [format(s[step][key], form) if key in s[step] else "–" for s in results.values()]
-        print(f"| {step}: {title} | " + " | ".join(cells) + " |")
-    print()
-    for step in ("train", "decode"):
-        speeds = {name: s[step].get("words_per_second") for name, s in results.items()}
-        for ours, peer in product(OURS, PEERS):
-            if (speed := speeds.get(ours)) and (other := speeds.get(peer)):
-                print(f"{step}: {ours} does {speed / other:.2f} times the words/s of {peer}")
+def collect_turns(work: Work, compared: list[str], turns: int) -> list[Results]:
+    """The numbers of all turns."""
+    found: list[Results] = []
+    for turn in range(1, turns + 1):
+        numbers: Results = {}
+        for contender in compared:
+            paths = {step: work.turn(contender, turn) / f"{step}.json" for step in TURN_STEPS}
+            read = {s: json.loads(p.read_text()) if p.exists() else {} for s, p in paths.items()}
+            add_rates(read["decode"])
+            numbers[contender] = read
+        found.append(numbers)
+    return found
 
 
 def corpus_spec(options: argparse.Namespace) -> dict[str, Any]:
@@ -297,6 +303,7 @@ def parse_options() -> argparse.Namespace:
         parser.add_argument(f"--{name}-pairs", type=int, default=0, help="the first so many only")
     parser.add_argument("--work", type=Path, required=True, help="environments, text and results")
     parser.add_argument("--minutes", type=float, default=20, help="of training, for each")
+    parser.add_argument("--turns", type=int, default=0, help="of all, a minute each, at the end")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=CONTENDERS)
     parser.add_argument("--json", type=Path, help="write the numbers there too")
     return parser.parse_args()
@@ -307,15 +314,13 @@ def main() -> int:
     work = Work(options.work.resolve(), options.minutes)
     spec = corpus_spec(options)
     counts = prepare(work, spec)
-    failed = 0
-    for contender in options.only:
-        try:
-            run_contender(work, contender)
-        except StepFailedError as error:
-            failed += 1
-            say(f"{contender}: failed, {error}")
+    failed = [name for name in options.only if not succeeds(run_contender, work, name)]
+    compared = [name for name in options.only if name not in failed]
+    for turn, contender in product(range(1, options.turns + 1), compared):
+        if not succeeds(run_turn, work, contender, turn):
+            failed.append(contender)
     results = collect(work, counts)
-    add_rates(results)
+    turns = collect_turns(work, compared, options.turns)
     setting = {
         "machine": machine(),
         "minutes": options.minutes,
@@ -325,10 +330,12 @@ def main() -> int:
     }
     print(json.dumps(setting, indent=1))
     print_table(results)
+    if turns:
+        print_turns(turns)
     warn_of_waiting(results)
     warn_of_lengths(results, counts)
     if options.json:
-        content = {**setting, "results": results}
+        content = {**setting, "results": results, "turns": turns}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 1 if failed else 0
 
