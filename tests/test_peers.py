@@ -93,7 +93,7 @@ def test_lines_end_at_line_feeds_alone(load, tmp_path):
 
 def test_lists_of_versions_pin_everything(load):
     run = load("run")
-    for peer in run.PEERS:
+    for peer in load("table").PEERS:
         lines = (PEERS / f"requirements-{peer}.txt").read_text(encoding="utf-8").splitlines()
         assert all(line.count("==") == 1 for line in lines)
         assert run.version(peer)[0].isdigit()
@@ -116,10 +116,10 @@ def test_an_export_is_compared_with_peers_by_its_decoding_alone(load, tmp_path, 
             (work.run(contender) / f"{step}.json").write_text(json.dumps(numbers))
     counts = {"dev": {"trg": 7}, "test": {"trg": 600, "pairs": 30}}
     results = run.collect(work, counts)
-    run.add_rates(results)
-    run.print_table(results)
-    run.warn_of_waiting(results)
-    run.warn_of_lengths(results, counts)
+    table = load("table")
+    table.print_table(results)
+    table.warn_of_waiting(results)
+    table.warn_of_lengths(results, counts)
     printed = capsys.readouterr().out.splitlines()
     assert "train: wholedoc does 3.00 times the words/s of joeynmt" in printed
     assert "decode: export does 5.00 times the words/s of joeynmt" in printed
