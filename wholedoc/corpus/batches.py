@@ -18,6 +18,7 @@ Indices = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+
 @dataclass(frozen=True)
 class Batch:
     """T sentence pairs as tensors, padded with ``PAD``."""

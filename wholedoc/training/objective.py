@@ -134,7 +134,7 @@ class _OutputLoss(torch.autograd.Function):
 class _Slopes:
     """The gradients of :class:`_OutputLoss`, added up chunk by chunk.
 
-    They begin at what smoothing takes from them, which is the same for every word of the vocabulary.
+    They begin at what smoothing takes from them: the same for every word of the vocabulary.
     """
 
     def __init__(
