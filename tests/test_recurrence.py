@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -11,7 +13,7 @@ from wholedoc.model.decoder import Decoder, DecoderState
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.recurrence import BidirectionalGRU, Gates, pack
 from wholedoc.model.translation import initialise
-from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
+from wholedoc.model.unroll import UnrollInputs, UnrollWeights, source_blocks, unroll
 
 LENGTHS = torch.tensor([7, 3, 5, 1])
 COUNTS = [4, 4, 3, 2, 1]
@@ -98,6 +100,26 @@ def decoder_and_source(dropout: float = 0.0) -> tuple[Decoder, DecoderState, Ten
     return decoder, DecoderState(random(4, 4), random(4, 4, seed=1)), random(14, 12), source
 
 
+@pytest.fixture(params=["one block", "blocks"])
+def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention to all sentences at once, and to blocks of one and two."""
+    if request.param == "blocks":
+        monkeypatch.setattr("wholedoc.model.unroll._BLOCK_COST", 2)
+    blocks = source_blocks(LENGTHS.tolist())
+    assert len(blocks) == (3 if request.param == "blocks" else 1)
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=40))
+@settings(deadline=None)
+def test_blocks_hold_every_sentence_once_and_whole(lengths: list[int]) -> None:
+    blocks = source_blocks(lengths)
+    assert [t for rows, _ in blocks for t in range(rows.start, rows.stop)] == [*range(len(lengths))]
+    assert all(max(lengths[rows]) == words for rows, words in blocks)
+    cells = sum((rows.stop - rows.start) * words for rows, words in blocks)
+    assert cells <= len(lengths) * max(lengths)
+
+
+@pytest.mark.usefixtures("_blocks")
 def test_unroll_equals_the_plain_loop_with_its_gradients() -> None:
     results = []
     for method in ("unroll", "step_by_step"):
@@ -116,6 +138,7 @@ def test_unroll_equals_the_plain_loop_with_its_gradients() -> None:
     torch.testing.assert_close(fast, plain)
 
 
+@pytest.mark.usefixtures("_blocks")
 def test_unroll_gradcheck_with_dropout() -> None:
     decoder, state, words, source = decoder_and_source()
     masks = (2.0 * (random(9, 8) > 0), 2.0 * (random(9, 4) > 0))

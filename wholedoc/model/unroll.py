@@ -6,15 +6,20 @@ product over all steps. Attention energies are computed anew on the way back ins
 steps run in inference mode, in which a view costs half: what goes out of it is made outside.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, gate_bias, new_first
+
+_BLOCK_COST = 128
+"""What a block's calls cost at every step, in source words that are attended to; about."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +88,13 @@ class _Unroll(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
         align = keys.shape[-1]
+        blocks = ctx.blocks = source_blocks(mask.sum(dim=1).tolist())
         contexts = words.new_empty(len(words), values.shape[-1])
         with torch.inference_mode():
             given = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
             lower = GRUTape(lower0, words + gate_bias(b_lower), b_lower, counts, align)
             upper = GRUTape(upper0, given, b_upper, counts, align)
-            alphas = words.new_empty(len(words), keys.shape[1])
+            alphas = words.new_zeros(len(words), keys.shape[1])
             alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
             context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
             seen_contexts = contexts if context_mask is None else torch.empty_like(contexts)
@@ -98,7 +104,7 @@ class _Unroll(torch.autograd.Function):
             lower_t, upper_t, context_t, between_t = (
                 weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
             )
-            attention = _Attention(keys, values, mask, score)
+            attention = _Attention(keys, values, mask, score, blocks)
             for j in range(len(counts)):
                 torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
                 torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
@@ -137,7 +143,7 @@ class _Unroll(torch.autograd.Function):
         queries, counts = ctx.lower.extra, ctx.lower.counts
         with torch.inference_mode():
             lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
-            attention = _AttentionReturn(keys, values, score, len(counts))
+            attention = _AttentionReturn(keys, values, score, len(counts), ctx.blocks)
             grad_state, grad_context = (
                 torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
             )
@@ -173,34 +179,79 @@ class _Unroll(torch.autograd.Function):
         )  # fmt: skip
 
 
-class _Sentences:
-    """Tensors of all sentences; views of the first ones, made anew only when a step has others."""
+class _Block:
+    """Some sentences in a row, with no more source words than the longest of them has.
 
-    def __init__(self, *tensors: Tensor) -> None:
+    Gives tensors of those that are not yet at their end, made anew only when they change.
+    """
+
+    def __init__(self, rows: slice, words: int, *tensors: Tensor) -> None:
+        self._start, self._words = rows.start, words
         self._all = self._first = tensors
 
-    def first(self, rows: int) -> tuple[Tensor, ...]:
-        """The tensors of so many sentences."""
-        if rows != len(self._first[0]):
-            self._first = tuple(tensor[:rows] for tensor in self._all)
-        return self._first
+    def active(self, rows: int) -> tuple[Tensor, ...]:
+        """The tensors of the block's sentences among the first ``rows``; nothing if it has none."""
+        count = min(max(0, rows - self._start), len(self._all[0]))
+        if count != len(self._first[0]):
+            self._first = tuple(tensor[:count] for tensor in self._all)
+        return self._first if count else ()
+
+    def rows(self, of_all: Tensor) -> Tensor:
+        """The block's part of numbers for all sentences."""
+        count = len(self._first[0])
+        return of_all if len(of_all) == count else of_all.narrow(0, self._start, count)
+
+    def cells(self, of_all: Tensor) -> Tensor:
+        """The block's part of numbers for all sentences and source words."""
+        rows = self.rows(of_all)
+        return rows if rows.shape[1] == self._words else rows.narrow(1, 0, self._words)
+
+
+def source_blocks(lengths: Sequence[int], start: int = 0) -> list[tuple[slice, int]]:
+    """Sentences of given lengths, in order, as blocks of like lengths, and the longest of each.
+
+    A block is cut in two where that saves most padding, if it saves enough to be worth it.
+    """
+    sizes = np.array(lengths)
+    rows = np.arange(1, len(sizes))
+    ahead, behind = np.maximum.accumulate(sizes), np.maximum.accumulate(sizes[::-1])[::-1]
+    cells = rows * ahead[:-1] + rows[::-1] * behind[1:]
+    if len(rows) and cells.min() < len(sizes) * ahead[-1] - _BLOCK_COST:
+        cut = int(cells.argmin()) + 1
+        return source_blocks(lengths[:cut], start) + source_blocks(lengths[cut:], start + cut)
+    return [(slice(start, start + len(sizes)), int(ahead[-1]))]
 
 
 class _Attention:
     """a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i, step by step."""
 
-    def __init__(self, keys: Tensor, values: Tensor, mask: Tensor, score: Tensor) -> None:
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        score: Tensor,
+        blocks: Sequence[tuple[slice, int]],
+    ) -> None:
         self._score = score
         padding = keys.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-        self._sentences = _Sentences(keys, values, keys.new_empty(keys.shape), padding)
+        self._blocks = []
+        for rows, words in blocks:
+            k, h, infinite = (tensor[rows, :words] for tensor in (keys, values, padding))
+            tensors = (k, h, k.new_empty(k.shape), infinite.contiguous())
+            self._blocks.append(_Block(rows, words, *tensors))
 
     def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> Tensor:
-        """A step; writes α and c."""
-        keys, values, energies, padding = self._sentences.first(len(query))
-        energy = torch.add(keys, query[:, None], out=energies).tanh_()
-        scores = torch.addmv(padding.view(-1), energy.view(-1, len(self._score)), self._score)
-        torch.softmax(scores.view_as(alpha), dim=-1, out=alpha)
-        torch.bmm(alpha[:, None], values, out=context[:, None])
+        """A step; writes α, which is zero at padding beforehand, and c."""
+        for block in self._blocks:
+            if not (tensors := block.active(len(query))):
+                break
+            keys, values, energies, padding = tensors
+            energy = torch.add(keys, block.rows(query).unsqueeze(1), out=energies).tanh_()
+            scores = torch.addmv(padding.view(-1), energy.view(-1, len(self._score)), self._score)
+            weights = block.cells(alpha)
+            torch.softmax(scores.view_as(weights), dim=-1, out=weights)
+            torch.bmm(weights.unsqueeze(1), values, out=block.rows(context).unsqueeze(1))
         return context
 
 
@@ -211,14 +262,26 @@ class _AttentionReturn:
     the words, so that of q_j is −v ⊙ Σ_i ∂a_i e²: the 1 is left out there, and counted apart for k.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, score: Tensor, steps: int) -> None:
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        score: Tensor,
+        steps: int,
+        blocks: Sequence[tuple[slice, int]],
+    ) -> None:
         self._score, self._minus_score = score, -score
         self.d_score = torch.zeros_like(score)
         self._squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
         self._d_scores = keys.new_zeros(keys.shape[:2])  # Σ_j ∂a_ji
-        self._sentences = _Sentences(
-            keys, values.transpose(1, 2), keys.new_empty(keys.shape), self._squares, self._d_scores
-        )
+        self._blocks = []
+        for rows, words in blocks:
+            k, h, squares, summed = (
+                tensor[rows, :words] for tensor in (keys, values, self._squares, self._d_scores)
+            )
+            energies = k.new_empty(k.shape)
+            tensors = (k, h.transpose(1, 2), energies, squares, summed)
+            self._blocks.append(_Block(rows, words, *tensors))
         # α_j and the gradient of c_j for every sentence, zero where it has no word.
         self._alphas = keys.new_zeros(steps, *keys.shape[:2])
         self.d_contexts = keys.new_empty(steps, len(values), values.shape[-1])
@@ -227,19 +290,22 @@ class _AttentionReturn:
         self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
     ) -> None:
         """A step; writes the gradient of its queries."""
-        rows = len(query)
-        keys, values_t, energies, squares, summed_scores = self._sentences.first(rows)
-        self._alphas[j, :rows] = alpha
-        self.d_contexts[j, rows:] = 0
-        d_alpha = torch.bmm(d_context[:, None], values_t)[:, 0]
-        d_scores = torch._softmax_backward_data(d_alpha, alpha, -1, alpha.dtype)
-        summed_scores.add_(d_scores)
-        energy = torch.add(keys, query[:, None], out=energies).tanh_()
-        self.d_score.addmv_(energy.view(-1, len(self._score)).T, d_scores.view(-1))
-        energy.square_()
-        squares.addcmul_(energy, d_scores[:, :, None], value=-1)
-        summed = torch.bmm(d_scores[:, None], energy)[:, 0]
-        torch.mul(summed, self._minus_score, out=d_query)
+        self._alphas[j, : len(query)] = alpha
+        self.d_contexts[j, len(query) :] = 0
+        for block in self._blocks:
+            if not (tensors := block.active(len(query))):
+                break
+            keys, values_t, energies, squares, summed_scores = tensors
+            weights = block.cells(alpha)
+            d_alpha = torch.bmm(block.rows(d_context).unsqueeze(1), values_t).squeeze(1)
+            d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
+            summed_scores.add_(d_scores)
+            energy = torch.add(keys, block.rows(query).unsqueeze(1), out=energies).tanh_()
+            self.d_score.addmv_(energy.view(-1, len(self._score)).T, d_scores.view(-1))
+            energy.square_()
+            squares.addcmul_(energy, d_scores.unsqueeze(2), value=-1)
+            summed = torch.bmm(d_scores.unsqueeze(1), energy).squeeze(1)
+            torch.mul(summed, self._minus_score, out=block.rows(d_query))
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The gradients of k and h; that of h is one product per sentence over all steps."""
