@@ -82,7 +82,7 @@ def _measure(materials: Sequence[Material], rounds: int, sentences: int) -> Benc
     contenders = [
         sentence_contender(first),
         sentence_contender(first, plain=True),
-        *(document_contender(first, fusion) for fusion in ("context", "output")),
+        *(document_contender(first, fusion) for fusion in ("none", "context", "output")),
         *(sentence_contender(material) for material in materials[1:]),
     ]
     take_turns(contenders, rounds)

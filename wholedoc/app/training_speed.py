@@ -138,9 +138,16 @@ def sentence_contender(material: Material, *, plain: bool = False, batch: int = 
 
 
 def document_contender(material: Material, fusion: FusionName) -> Contender:
-    """Stage 2 with both memories, made of random numbers: cost does not depend on them."""
+    """Stage 2 with both memories, made of random numbers: cost does not depend on them.
+
+    Without a fusion it is the control, the sentence model trained on the same documents.
+    """
     config = material.config
-    settings = replace(config.model, context="none", memory="both", fusion=fusion)
+    settings = replace(config.model.without_context(), context="more")
+    name = f"{material.name}, documents"
+    if fusion != "none":
+        settings = replace(config.model, context="none", memory="both", fusion=fusion)
+        name = f"{material.name}, {BOTH}, {fusion}"
     random = np.random.default_rng(config.seed)
     vectors, states = (
         random.standard_normal((len(material.corpus), width), dtype=np.float32)
@@ -149,5 +156,4 @@ def document_contender(material: Material, fusion: FusionName) -> Contender:
     data = DocumentSet(material.corpus, vectors, states)
     model = material.model(settings, config.stage2)
     task = DocumentTask(model, data, data, config.stage2, config.seed)
-    name = f"{material.name}, {BOTH}, {fusion}"
     return Contender(name, task, model, config.stage2, material.corpus)
