@@ -18,7 +18,7 @@ from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 # Batches of one sentence too: some updates have nothing for the second process.
-SETTINGS = ["stage1.dropout=0", "stage1.batch_tokens=12", "stage1.epochs=2", "model.tie=none"]
+SETTINGS = ["stage1.dropout=0", "stage1.batch_tokens=8", "stage1.epochs=2", "model.tie=none"]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_some_updates_had_fewer_sentences_than_processes(
     two: "tuple[Path, subprocess.CompletedProcess[str]]",
 ) -> None:
     directory, _ = two
-    batches = SentenceBatches(Run(directory).load_corpus("train"), tokens=12, seed=7).epoch(1)
-    assert min(map(len, batches)) == 1
+    batches = SentenceBatches(Run(directory).load_corpus("train"), tokens=8, seed=7).epoch(1)
+    assert {1, 2} <= set(map(len, batches))
 
 
 def test_only_one_process_writes_and_speaks(
