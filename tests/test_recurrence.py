@@ -1,5 +1,7 @@
 """The fast recurrences against torch, the plain loop and finite differences."""
 
+import gc
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from wholedoc.config import ModelConfig
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import Decoder, DecoderState
 from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU, Gates, pack
+from wholedoc.model.recurrence import BidirectionalGRU, Gates, GRUTape, pack
 from wholedoc.model.translation import initialise
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, source_blocks, unroll
 
@@ -61,6 +63,12 @@ def test_packing_lists_the_words_step_by_step_the_longest_row_first() -> None:
     assert padded.tolist() == [[3, 0, 0], [1, 4, 6], [2, 5, 0]]
 
 
+def test_packing_knows_whether_rows_are_in_order() -> None:
+    assert pack(torch.tensor([5, 3, 3, 1])).in_order
+    assert not pack(torch.tensor([5, 1, 3])).in_order
+    assert pack(torch.tensor([2])).in_order
+
+
 def test_bidirectional_gru_equals_torchs_packed_one_with_its_gradients() -> None:
     ours = double(BidirectionalGRU(5, 4))
     assert isinstance(ours, BidirectionalGRU)
@@ -95,8 +103,8 @@ def decoder_and_source(dropout: float = 0.0) -> tuple[Decoder, DecoderState, Ten
     config = ModelConfig(hidden=4, embedding=3, alignment=5)
     decoder = double(Decoder(9, config, dropout))
     assert isinstance(decoder, Decoder)
-    mask = torch.arange(7) < LENGTHS[:, None]
-    source = Attended(random(4, 7, 5), random(4, 7, 8), mask)
+    mask = torch.arange(8) < LENGTHS[:, None]  # padding even after the longest
+    source = Attended(random(4, 8, 5), random(4, 8, 8), mask)
     return decoder, DecoderState(random(4, 4), random(4, 4, seed=1)), random(14, 12), source
 
 
@@ -170,6 +178,20 @@ def test_unroll_gradcheck_with_dropout() -> None:
     inputs = [words[:9], source.keys, source.values, state.lower, state.upper]
     given = [tensor.clone().requires_grad_() for tensor in inputs]
     assert torch.autograd.gradcheck(run, (*given, *vars(weights).values()))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_unroll_leaves_nothing_to_the_garbage_collector(dropout: float) -> None:
+    decoder, state, words, source = decoder_and_source(dropout)
+    gc.collect()
+    gc.disable()
+    try:
+        states, contexts, _ = decoder.unroll(state, words, COUNTS, source)
+        (states.sum() + contexts.sum()).backward()
+        del states, contexts
+        assert not [kept for kept in gc.get_objects() if type(kept) is GRUTape]
+    finally:
+        gc.enable()
 
 
 def test_unroll_drops_fresh_values_at_each_step_and_none_in_evaluation() -> None:

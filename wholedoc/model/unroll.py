@@ -3,7 +3,7 @@
 It computes what :meth:`Decoder.step` computes word by word, and its derivative by hand: no graph is
 built per step, products that use the same state are one product, and each weight's gradient is one
 product over all steps. Attention energies are computed anew on the way back instead of kept. The
-steps run in inference mode, in which a view costs half: what goes out of it is made outside.
+steps run in inference mode, in which a view costs half: what goes out of it is allocated outside.
 """
 
 from collections.abc import Sequence
@@ -88,8 +88,11 @@ class _Unroll(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
         align = keys.shape[-1]
-        blocks = ctx.blocks = source_blocks(mask.sum(dim=1).tolist())
+        blocks = ctx.blocks = [(slice(0, len(keys)), keys.shape[1])]
+        if keys.is_cpu:  # elsewhere a block's calls cost more than the padding that it saves
+            blocks = ctx.blocks = source_blocks(mask.sum(dim=1).tolist())
         contexts = words.new_empty(len(words), values.shape[-1])
+        seen_contexts = contexts if context_dropout is None else torch.empty_like(contexts)
         with torch.inference_mode():
             given = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
             lower = GRUTape(lower0, words + gate_bias(b_lower), b_lower, counts, align)
@@ -97,7 +100,6 @@ class _Unroll(torch.autograd.Function):
             alphas = words.new_zeros(len(words), keys.shape[1])
             alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
             context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
-            seen_contexts = contexts if context_mask is None else torch.empty_like(contexts)
             seen_lower = lower.states if lower_mask is None else torch.empty_like(lower.states)
             seen_context_of, seen_lower_of = lower.steps(seen_contexts), lower.steps(seen_lower)
             # Few rows are multiplied a good deal faster by matrices laid out for them.
@@ -119,10 +121,10 @@ class _Unroll(torch.autograd.Function):
                 upper.projected[j].addmm_(seen_lower_of[j], between_t)
                 upper.forward(j)
         ctx.save_for_backward(
-            keys, values, context_dropout, lower_dropout,
+            keys, values, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         )  # fmt: skip
-        ctx.seen = seen_contexts, seen_lower
+        ctx.seen_lower = seen_lower
         ctx.lower, ctx.upper, ctx.alphas = lower, upper, alpha_of
         alphas = alphas.clone()
         ctx.mark_non_differentiable(alphas)
@@ -136,10 +138,9 @@ class _Unroll(torch.autograd.Function):
         """The steps in reverse order, then one product per weight."""
         del grad_alphas
         (
-            keys, values, context_dropout, lower_dropout,
+            keys, values, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         ) = ctx.saved_tensors  # fmt: skip
-        seen_contexts, seen_lower = ctx.seen
         queries, counts = ctx.lower.extra, ctx.lower.counts
         with torch.inference_mode():
             lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
@@ -174,7 +175,7 @@ class _Unroll(torch.autograd.Function):
             attention.d_score.clone(),
             d_words.T @ seen_contexts,
             lower.all_recurrent.T @ lower.before(), lower.bias(),
-            d_between.T @ seen_lower, d_between.sum(dim=0),
+            d_between.T @ ctx.seen_lower, d_between.sum(dim=0),
             upper.all_recurrent.T @ upper.before(), upper.bias(),
         )  # fmt: skip
 
