@@ -133,6 +133,11 @@ def test_like_lengths_leave_little_padding(corpus: EncodedCorpus) -> None:
     assert padding_share(corpus, sorted_batches) < 0.1 < padding_share(corpus, unsorted)
 
 
+def test_the_longest_translation_comes_first(corpus: EncodedCorpus) -> None:
+    for batch in SentenceBatches(corpus, 500, 0).epoch(0):
+        assert (np.diff(corpus.trg_lengths[batch]) <= 0).all()
+
+
 def test_batches_are_well_filled(corpus: EncodedCorpus) -> None:
     needed = np.maximum(corpus.src_lengths, corpus.trg_lengths).sum() / 500
     assert len(SentenceBatches(corpus, 500, 0).epoch(0)) < 1.25 * needed

@@ -32,7 +32,7 @@ from wholedoc.training.loop import (
     train_stage,
 )
 from wholedoc.training.objective import Loss, sentence_loss
-from wholedoc.training.optimisation import Moment, learning_rate
+from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
 from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
@@ -76,6 +76,21 @@ def test_the_toy_is_learned(tmp_path: Path) -> None:
     trg = (tmp_path / "dev.trg").read_text().splitlines()
     found = Translator.load(learned.directory).translate(src).sentences
     assert sum(a == b for a, b in zip(found, trg, strict=True)) >= 0.6 * len(trg)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [StageConfig(optimiser=name, learning_rate=0.1) for name in ("adam", "sgd")],  # type: ignore[arg-type]
+)
+def test_a_scaled_step_is_a_step_with_scaled_gradients(config: StageConfig) -> None:
+    scaled, plain = (torch.nn.Parameter(torch.ones(5)) for _ in range(2))
+    optimisers = [make_optimiser(config, [parameter]) for parameter in (scaled, plain)]
+    for scale in (0.5, 3.0, 0.01):
+        gradient = torch.linspace(-1, 2, 5) / scale**2
+        scaled.grad, plain.grad = gradient.clone(), gradient * scale
+        take_step(optimisers[0], scale)
+        optimisers[1].step()
+        torch.testing.assert_close(scaled, plain)
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ class SentenceBatches:
     its longest sentence); a sentence longer than that is a batch of its own. The sentences are
     sorted by source length and taken in groups, and each group is sorted by target length, upwards
     and downwards in turn, so that neighbours are alike in both; then they are cut into batches.
-    Lengths are compared with a random blur of at most half a token and groups begin at random, so
-    that batches differ between epochs. The longest translation of a batch comes first, as the
+    Sentences of the same length are in random order and groups begin at random, so that batches
+    differ between epochs. The longest translation of a batch comes first, as the
     decoder wants it.
     """
 
@@ -119,8 +119,8 @@ class SentenceBatches:
         order = np.argsort(src, kind="stable")
         filled = np.cumsum(self._longer[order]) / self._tokens  # batches up to each sentence
         groups = np.floor(filled / _batches_of_a_group(filled[-1]) + generator.random())
-        falling = np.where(groups % 2 == 0, trg[order], -trg[order])
-        order = order[np.lexsort((falling, groups))]
+        up_and_down = np.where(groups % 2 == 0, trg[order], -trg[order])
+        order = order[np.lexsort((up_and_down, groups))]
         batches = _cut(order, self._longer[order], self._tokens)
         chosen = (batches[i] for i in generator.permutation(len(batches)))
         return [batch[np.argsort(-trg[batch], kind="stable")] for batch in chosen]

@@ -59,10 +59,11 @@ def make_optimiser(
 
 
 def take_step(optimiser: torch.optim.Optimizer, scale: float) -> None:
-    """Move the weights by their gradients times ``scale``, which costs no walk of its own."""
+    """Move the weights by their gradients times ``scale``; the gradients are scaled as well."""
     # What fused optimisers divide by, made for losses that were scaled up before going back.
-    optimiser.grad_scale = torch.tensor(1 / scale)  # type: ignore[attr-defined]
+    optimiser.grad_scale = torch.tensor(1 / scale, dtype=torch.float32)  # type: ignore[attr-defined]
     optimiser.step()
+    del optimiser.grad_scale  # type: ignore[attr-defined]
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
