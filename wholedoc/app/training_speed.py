@@ -26,6 +26,7 @@ PEAK_SIZE = 1024
 WORDS = 3000
 """Target words of a round of training, at least."""
 BOTH = "both memories"
+DOCUMENTS = "documents"
 
 
 @dataclass
@@ -144,7 +145,7 @@ def document_contender(material: Material, fusion: FusionName) -> Contender:
     """
     config = material.config
     settings = replace(config.model.without_context(), context="more")
-    name = f"{material.name}, documents"
+    name = f"{material.name}, {DOCUMENTS}"
     if fusion != "none":
         settings = replace(config.model, context="none", memory="both", fusion=fusion)
         name = f"{material.name}, {BOTH}, {fusion}"
