@@ -2,14 +2,15 @@
 
 Makes the peers' environments in ``--work`` (the versions of ``requirements-*.txt``), trains each
 system for ``--minutes``, one after the other, scores the dev set and translates the test set; with
-wholedoc's model translates once more after ``wholedoc export``. With ``--turns`` all train for
-another minute and translate again, in turn, as the speed of a shared machine changes from hour to
-hour. What is done is kept there, and a second start goes on with the rest. Only the standard
-library is used here: a child's peak memory begins at that of its parent, which should be small.
+wholedoc's model translates once more after ``wholedoc export``. With ``--turns`` all train for a
+minute and translate again, in turn, as the speed of a shared machine changes from hour to hour.
+What is done is kept there, and a second start goes on with the rest. Only the standard library is
+used here: a child's peak memory begins at that of its parent, which should be small.
 
 Speed is that of target subwords, ends of sentences included. In training it leaves out start-up,
-the first tenth of the time and validation; in decoding, loading the model. Perplexity is per
-subword, without label smoothing, by each tool's own scorer, which must count the same subwords.
+the first tenth of the time (wholedoc: the first 50 updates) and validation; in decoding, loading
+the model. Perplexity is per subword, without label smoothing, by each tool's own scorer, which must
+count the same subwords.
 """
 
 import argparse
@@ -21,7 +22,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,10 @@ class Work:
         """The model and the results of one contender."""
         return self.directory / "runs" / f"{self.minutes:g}min" / contender
 
-    def turn(self, contender: str, turn: int) -> Path:
-        """The numbers of one contender's turn."""
-        return self.run(contender).parent / "turns" / str(turn) / contender
+    @property
+    def turns(self) -> Path:
+        """The numbers of turns with these models."""
+        return self.directory / "runs" / f"{self.minutes:g}min" / "turns"
 
     def python(self, contender: str) -> str:
         """The interpreter of one contender."""
@@ -152,8 +153,9 @@ def run_step(work: Work, contender: str, step: str) -> None:
     run = work.run(contender)
     if (run / f"{step}.json").exists():
         return
-    if step == "train" and run.exists():
-        shutil.rmtree(run)  # of a training that was broken off
+    if step == "train":
+        shutil.rmtree(run, ignore_errors=True)  # of a training that was broken off
+        shutil.rmtree(work.turns, ignore_errors=True)  # of other models
     if step == "train" and contender == "wholedoc":
         shutil.rmtree(work.run("export"), ignore_errors=True)  # of another model
     run.mkdir(parents=True, exist_ok=True)
@@ -181,21 +183,36 @@ def measure_step(command: list[Any], result: Path) -> None:
     part.unlink()
 
 
-def run_turn(work: Work, contender: str, turn: int) -> None:
+def run_turn(work: Work, contender: str, place: Path) -> None:
     """Train anew for a while, and translate with the model that there is."""
-    place = work.turn(contender, turn)
-    trained = place / "model"
-    commands = {"decode": step_command(work, contender, "decode", work.run(contender), 0)}
+    place.mkdir(parents=True)
     if contender != "export":
         step = "trial" if contender == "wholedoc" else "train"
-        train = step_command(work, contender, step, trained, TURN_SECONDS)
-        commands = {"train": train, **commands}
-    for step, command in commands.items():
-        if not (place / f"{step}.json").exists():
-            say(f"turn {turn}, {contender}: {step}")
-            shutil.rmtree(trained, ignore_errors=True)  # of a turn that was broken off
-            trained.mkdir(parents=True)
-            measure_step(command, place / step)
+        trained = place / "model"
+        trained.mkdir()
+        measure_step(step_command(work, contender, step, trained, TURN_SECONDS), place / "train")
+        shutil.rmtree(trained)
+    decode = step_command(work, contender, "decode", work.run(contender), TURN_SECONDS)
+    measure_step(decode, place / "decode")
+
+
+def take_turn(work: Work, number: int, contenders: list[str]) -> Results:
+    """The numbers of a turn of all contenders: kept as a whole, as their ratios count."""
+    place = work.turns / str(number)
+    kept = place.with_suffix(".json")
+    found: Results = json.loads(kept.read_text()) if kept.exists() else {}
+    if found.keys() == set(contenders):
+        return found
+    shutil.rmtree(place, ignore_errors=True)  # of a turn that was broken off, or of others
+    found = {}
+    for contender in contenders:
+        say(f"turn {number}: {contender}")
+        succeeds(run_turn, work, contender, place / contender)
+        steps = {step: place / contender / f"{step}.json" for step in TURN_STEPS}
+        found[contender] = {s: json.loads(p.read_text()) for s, p in steps.items() if p.exists()}
+        add_rates(found[contender].get("decode", {}))
+    kept.write_text(json.dumps(found, indent=1) + "\n")
+    return found
 
 
 def run_contender(work: Work, contender: str) -> None:
@@ -208,7 +225,7 @@ def run_contender(work: Work, contender: str) -> None:
         run_step(work, contender, step)
 
 
-def succeeds(run: Callable[..., None], work: Work, contender: str, *others: int) -> bool:
+def succeeds(run: Callable[..., None], work: Work, contender: str, *others: Path) -> bool:
     """Run a contender's part; say so if it fails."""
     try:
         run(work, contender, *others)
@@ -263,20 +280,6 @@ def add_rates(found: dict[str, Any]) -> None:
         found["words_per_sentence"] = found["words"] / found["sentences"]
 
 
-def collect_turns(work: Work, compared: list[str], turns: int) -> list[Results]:
-    """The numbers of all turns."""
-    found: list[Results] = []
-    for turn in range(1, turns + 1):
-        numbers: Results = {}
-        for contender in compared:
-            paths = {step: work.turn(contender, turn) / f"{step}.json" for step in TURN_STEPS}
-            read = {s: json.loads(p.read_text()) if p.exists() else {} for s, p in paths.items()}
-            add_rates(read["decode"])
-            numbers[contender] = read
-        found.append(numbers)
-    return found
-
-
 def corpus_spec(options: argparse.Namespace) -> dict[str, Any]:
     """The files and how much of them is used."""
     return {
@@ -316,11 +319,8 @@ def main() -> int:
     counts = prepare(work, spec)
     failed = [name for name in options.only if not succeeds(run_contender, work, name)]
     compared = [name for name in options.only if name not in failed]
-    for turn, contender in product(range(1, options.turns + 1), compared):
-        if not succeeds(run_turn, work, contender, turn):
-            failed.append(contender)
+    turns = [take_turn(work, number + 1, compared) for number in range(options.turns)]
     results = collect(work, counts)
-    turns = collect_turns(work, compared, options.turns)
     setting = {
         "machine": machine(),
         "minutes": options.minutes,
@@ -332,7 +332,8 @@ def main() -> int:
     print_table(results)
     if turns:
         print_turns(turns)
-    warn_of_waiting(results)
+    for found in (results, *turns):
+        warn_of_waiting(found)
     warn_of_lengths(results, counts)
     if options.json:
         content = {**setting, "results": results, "turns": turns}

@@ -37,7 +37,8 @@ def print_turns(turns: list[Results]) -> None:
     """Words per second of every turn, and the medians of the ratios inside the turns."""
     for step in TURN_STEPS:
         speeds = {
-            name: [turn[name][step].get("words_per_second") for turn in turns] for name in turns[0]
+            name: [turn[name].get(step, {}).get("words_per_second") for turn in turns]
+            for name in turns[0]
         }
         for name, found in speeds.items():
             if shown := ", ".join(f"{speed:.0f}" for speed in found if speed):
@@ -67,8 +68,8 @@ def print_table(results: Results) -> None:
 def warn_of_waiting(results: Results) -> None:
     """Say which speeds were measured on a machine that had other work, or was paused."""
     for contender, steps in results.items():
-        for step in ("train", "decode"):
-            if (cores := steps[step].get("cores", 1.0)) < BUSY:
+        for step in TURN_STEPS:
+            if (cores := steps.get(step, {}).get("cores", 1.0)) < BUSY:
                 print(f"WARNING {contender}: {step} had {cores:.2f} of a core, measure it again")
 
 

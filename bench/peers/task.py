@@ -3,7 +3,7 @@
 The modules ``contender_*.py`` run in environments of their own, one step at a time:
 ``contender_x.py STEP DATA RUN SECONDS RESULT``. ``train`` trains for SECONDS and leaves a model in
 RUN, ``score`` finds its perplexity on the dev set, ``decode`` translates the test set. Each writes
-its numbers to RESULT.
+its numbers to RESULT. wholedoc has ``trial`` as well: training of which only the speed is wanted.
 
 DATA holds ``{train,dev,test}.{src,trg}`` as text and the same with ``.tok`` as wholedoc's subwords,
 which are called ``w4``, ``w5`` and so on and are listed in ``tokens.txt``: with a number in place
