@@ -83,16 +83,20 @@ class Contender:
         self.optimiser.zero_grad()  # while others have their turn
 
     @property
-    def costs(self) -> list[float]:
-        """CPU seconds per target word of each round."""
-        return [s / w for s, w in zip(self.seconds, self.words, strict=True)]
+    def cost(self) -> float:
+        """Operations that the machine could have done in the time of a word, over all rounds.
+
+        Rounds are not compared one by one: each has other sentences, and some are dearer.
+        """
+        done = sum(s * peak for s, peak in zip(self.seconds, self.peaks, strict=True))
+        return done / sum(self.words)
 
     @property
     def speed(self) -> dict[str, float]:
-        """Target words per second and the share of the peak, the medians of all rounds."""
+        """Target words per second over all rounds, and the median of their shares of the peak."""
         rounds = zip(self.flops, self.seconds, self.peaks, strict=True)
         return {
-            "words_per_second": 1 / median(self.costs),
+            "words_per_second": sum(self.words) / sum(self.seconds),
             "peak_ratio": median(flops / seconds / peak for flops, seconds, peak in rounds),
         }
 
