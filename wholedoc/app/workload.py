@@ -15,7 +15,7 @@ from wholedoc.training.run import Run
 
 PAPER_VOCABULARIES = (25_100, 21_000)
 """Those of the paper's French–English corpus."""
-_DOCUMENTS = 150
+_DOCUMENTS = 200
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def run_material(run: Run) -> Material:
 def make_workload(directory: Path, sizes: tuple[int, int]) -> EncodedCorpus:
     """Documents of random words, for vocabularies of the given sizes.
 
-    Numbers of words and sentences are drawn as in speeches of the European parliament: sentences
-    of 25 words, documents of 11 sentences in the median, both with a long tail. Frequencies of
-    words fall as one over their rank.
+    Numbers of words and sentences are drawn as measured in europarl-et-en: sentences of 24 words,
+    documents of 11 sentences in the median, with deviations of their logarithms of 0.55 and 0.44,
+    and of 0.2 between the two sides. Frequencies of words fall as one over their rank.
     """
     random = np.random.default_rng(1)
     vocabularies = [
@@ -79,11 +79,13 @@ def make_workload(directory: Path, sizes: tuple[int, int]) -> EncodedCorpus:
         return " ".join(f"w{i}" for i in chosen)
 
     def pair() -> SentencePair:
-        words = 21 * random.lognormal(sigma=0.6)
-        return SentencePair(text(0, words), text(1, words * random.lognormal(sigma=0.15)))
+        words = 24 * random.lognormal(sigma=0.55)
+        return SentencePair(text(0, words), text(1, words * random.lognormal(sigma=0.2)))
 
     documents = [
-        Document(str(d), tuple(pair() for _ in range(max(1, round(11 * random.lognormal())))))
+        Document(
+            str(d), tuple(pair() for _ in range(max(1, round(11 * random.lognormal(sigma=0.44)))))
+        )
         for d in range(_DOCUMENTS)
     ]
     return encode_corpus(documents, vocabularies[0], vocabularies[1], directory)
