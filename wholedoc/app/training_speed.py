@@ -23,8 +23,10 @@ from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, tran
 
 PEAK_SIZE = 1024
 """Rows and columns of the matrices whose product is the machine's peak."""
-WORDS = 3000
-"""Target words of a round of training, at least."""
+WORDS = 1500
+"""Target words of a turn of training, at least; few, as the machine's speed changes all the time."""
+TURNS = 3
+"""Turns of each contender in a round."""
 BOTH = "both memories"
 DOCUMENTS = "documents"
 
@@ -39,13 +41,13 @@ class Contender:
     config: StageConfig
     corpus: EncodedCorpus
     seconds: list[float] = field(default_factory=list)
-    """CPU seconds of each round."""
+    """CPU seconds of each turn."""
     words: list[int] = field(default_factory=list)
-    """Target words of each round."""
+    """Target words of each turn."""
     flops: list[float] = field(default_factory=list)
-    """Multiplications and additions that the formulas ask for, of each round."""
+    """Multiplications and additions that the formulas ask for, of each turn."""
     peaks: list[float] = field(default_factory=list)
-    """The machine's best matrix product just before each round."""
+    """The machine's best matrix product just before each turn."""
 
     def __post_init__(self) -> None:
         self.optimiser = make_optimiser(self.config, self.model.parameters())
@@ -69,11 +71,11 @@ class Contender:
         take_step(self.optimiser, 1e-3)  # any number: it is the time that counts
         return time.process_time() - start, work
 
-    def round(self) -> None:
+    def turn(self) -> None:
         """The peak, then updates until enough words are done."""
         self.peaks.append(peak_flops())
         seconds, text = 0.0, Text()
-        while text.trg_words < max(WORDS, 3 * self.config.batch_tokens):
+        while text.trg_words < max(WORDS, self.config.batch_tokens):
             spent, work = self.update()
             seconds += spent
             text += text_of(self.corpus, work)
@@ -84,20 +86,16 @@ class Contender:
 
     @property
     def cost(self) -> float:
-        """Operations that the machine could have done in the time of a word, over all rounds.
-
-        Rounds are not compared one by one: each has other sentences, and some are dearer.
-        """
-        done = sum(s * peak for s, peak in zip(self.seconds, self.peaks, strict=True))
-        return done / sum(self.words)
+        """CPU seconds of a target word, over all turns, as each has other sentences."""
+        return sum(self.seconds) / sum(self.words)
 
     @property
     def speed(self) -> dict[str, float]:
-        """Target words per second over all rounds, and the median of their shares of the peak."""
-        rounds = zip(self.flops, self.seconds, self.peaks, strict=True)
+        """Target words per second over all turns, and the median of their shares of the peak."""
+        turns = zip(self.flops, self.seconds, self.peaks, strict=True)
         return {
-            "words_per_second": sum(self.words) / sum(self.seconds),
-            "peak_ratio": median(flops / seconds / peak for flops, seconds, peak in rounds),
+            "words_per_second": 1 / self.cost,
+            "peak_ratio": median(flops / seconds / peak for flops, seconds, peak in turns),
         }
 
 
@@ -122,10 +120,11 @@ def peak_flops() -> float:
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int) -> None:
-    """Rounds of all contenders."""
+    """Rounds of all contenders, one after the other in each turn."""
     for number in range(rounds):
-        for contender in contenders:
-            contender.round()
+        for _ in range(TURNS):
+            for contender in contenders:
+                contender.turn()
         say(f"training, round {number + 1} of {rounds}")
 
 
