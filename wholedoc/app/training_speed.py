@@ -24,7 +24,7 @@ from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, tran
 PEAK_SIZE = 1024
 """Rows and columns of the matrices whose product is the machine's peak."""
 WORDS = 1500
-"""Target words of a turn of training, at least; few, as the machine's speed changes all the time."""
+"""Target words of a turn of training, at least; few, as a machine's speed changes all the time."""
 TURNS = 3
 """Turns of each contender in a round."""
 BOTH = "both memories"
