@@ -190,13 +190,18 @@ def test_a_run_that_loses_a_result_is_refused() -> None:
         in_order("ab", [[0, 1]], lambda batch: batch[1:])
 
 
-@given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
-def test_token_batches_fill_up_without_counting_padding(lengths: list[int], tokens: int) -> None:
-    sizes = np.array(lengths, dtype=np.int32)
-    batches = token_batches(sizes, tokens)
-    order = [t for batch in batches for t in batch.tolist()]
-    assert sorted(order) == list(range(len(lengths)))
-    assert sizes[order].tolist() == sorted(lengths, reverse=True)
-    assert all(len(batch) == 1 or sizes[batch].sum() <= tokens for batch in batches)
-    for batch, following in pairwise(batches):
-        assert sizes[batch].sum() + sizes[following[0]] > tokens
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=40), st.integers(1, 200)
+)
+def test_token_batches_fill_up_without_counting_padding(
+    lengths: list[tuple[int, int]], tokens: int
+) -> None:
+    src, trg = np.array(lengths, dtype=np.int32).reshape(-1, 2).T
+    longer = np.maximum(src, trg)
+    batches = token_batches(src, trg, tokens)
+    sizes = [sorted(longer[batch].tolist(), reverse=True) for batch in batches]
+    assert sorted(t for batch in batches for t in batch.tolist()) == list(range(len(lengths)))
+    assert [size for batch in sizes for size in batch] == sorted(longer.tolist(), reverse=True)
+    assert all(len(batch) == 1 or sum(batch) <= tokens for batch in sizes)
+    assert all(sum(batch) + following[0] > tokens for batch, following in pairwise(sizes))
+    assert all((np.diff(trg[batch]) <= 0).all() for batch in batches)

@@ -174,21 +174,26 @@ def length_batches(lengths: Sequence[int] | npt.NDArray[np.int32], tokens: int) 
     return _cut(order, sizes[order], tokens)
 
 
-def token_batches(lengths: npt.NDArray[np.int32], tokens: int) -> list[Indices]:
-    """Batch sentences by length, the longest first, with at most ``tokens`` words each.
+def token_batches(
+    src: npt.NDArray[np.int32], trg: npt.NDArray[np.int32], tokens: int
+) -> list[Indices]:
+    """Batch sentence pairs of given lengths, with at most ``tokens`` words on their longer sides.
 
-    For reading given sentences, where nothing is computed for padding: it does not count.
+    For reading given translations, where nothing is computed for padding: it does not count.
+    Pairs of like length are together; in a batch the longest translation comes first, as the
+    decoder wants it.
     """
-    order = np.argsort(-lengths, kind="stable")
+    longer = np.maximum(src, trg)
+    order = np.argsort(-longer, kind="stable")
     batches: list[list[int]] = []
     room = 0
-    for sentence, size in zip(order.tolist(), lengths[order].tolist(), strict=True):
+    for sentence, size in zip(order.tolist(), longer[order].tolist(), strict=True):
         if size > room or not batches:
             batches.append([])
             room = tokens
         batches[-1].append(sentence)
         room -= size
-    return [np.array(batch) for batch in batches]
+    return [np.array(batch)[np.argsort(-trg[batch], kind="stable")] for batch in batches]
 
 
 def in_order(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -184,8 +183,8 @@ def document_loss(
     corpus = data.corpus
     device = next(model.parameters()).device
     sentences = [t for document in documents for t in document]
-    longer = np.maximum(corpus.src_lengths[sentences], corpus.trg_lengths[sentences])
-    parts = token_batches(longer, batch_tokens)
+    lengths = corpus.src_lengths[sentences], corpus.trg_lengths[sentences]
+    parts = token_batches(*lengths, batch_tokens)
     batches = [make_batch(corpus, [sentences[i] for i in part]).to(device) for part in parts]
     encodings = [model.encoder(batch.src, batch.src_lengths) for batch in batches]
     order = torch.cat([torch.from_numpy(part) for part in parts]).argsort().to(device)
