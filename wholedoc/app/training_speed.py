@@ -53,7 +53,7 @@ class Contender:
         self.optimiser = make_optimiser(self.config, self.model.parameters())
         self.work = self._endless_updates()
         self.model.train()
-        self.update()  # allocators and caches warm up
+        self._train()  # allocators and caches warm up
 
     def _endless_updates(self) -> Iterator[Any]:
         for epoch in count(1):
@@ -72,17 +72,22 @@ class Contender:
         return time.process_time() - start, work
 
     def turn(self) -> None:
-        """The peak, then updates until enough words are done."""
+        """The peak, then some updates."""
         self.peaks.append(peak_flops())
+        seconds, text = self._train()
+        self.seconds.append(seconds)
+        self.words.append(text.trg_words)
+        self.flops.append(training_flops(self.model, text))
+
+    def _train(self) -> tuple[float, Text]:
+        """Updates until enough words are done: their seconds and size."""
         seconds, text = 0.0, Text()
         while text.trg_words < max(WORDS, self.config.batch_tokens):
             spent, work = self.update()
             seconds += spent
             text += text_of(self.corpus, work)
-        self.seconds.append(seconds)
-        self.words.append(text.trg_words)
-        self.flops.append(training_flops(self.model, text))
         self.optimiser.zero_grad()  # while others have their turn
+        return seconds, text
 
     @property
     def cost(self) -> float:
