@@ -144,7 +144,7 @@ class _Unroll(torch.autograd.Function):
         queries, counts = ctx.lower.extra, ctx.lower.counts
         with torch.inference_mode():
             lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
-            attention = _AttentionReturn(keys, values, score, len(counts), ctx.blocks)
+            attention = _AttentionReturn(keys, values, score, counts, ctx.blocks)
             grad_state, grad_context = (
                 torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
             )
@@ -187,7 +187,7 @@ class _Block:
     """
 
     def __init__(self, rows: slice, words: int, *tensors: Tensor) -> None:
-        self._start, self._words = rows.start, words
+        self._start, self.end, self._words = rows.start, rows.stop, words
         self._all = self._first = tensors
 
     def active(self, rows: int) -> tuple[Tensor, ...]:
@@ -268,9 +268,10 @@ class _AttentionReturn:
         keys: Tensor,
         values: Tensor,
         score: Tensor,
-        steps: int,
+        counts: list[int],
         blocks: Sequence[tuple[slice, int]],
     ) -> None:
+        self._counts, self._cuts = counts, blocks
         self._score, self._minus_score = score, -score
         self.d_score = torch.zeros_like(score)
         self._squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
@@ -283,19 +284,21 @@ class _AttentionReturn:
             energies = k.new_empty(k.shape)
             tensors = (k, h.transpose(1, 2), energies, squares, summed)
             self._blocks.append(_Block(rows, words, *tensors))
-        # α_j and the gradient of c_j for every sentence, zero where it has no word.
-        self._alphas = keys.new_zeros(steps, *keys.shape[:2])
-        self.d_contexts = keys.new_empty(steps, len(values), values.shape[-1])
+        # α_j and the gradient of c_j for the sentences of each step, and zero for the others of the
+        # blocks that they are in.
+        self._alphas = keys.new_zeros(len(counts), *keys.shape[:2])
+        self.d_contexts = keys.new_empty(len(counts), len(values), values.shape[-1])
 
     def backward(
         self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
     ) -> None:
         """A step; writes the gradient of its queries."""
         self._alphas[j, : len(query)] = alpha
-        self.d_contexts[j, len(query) :] = 0
+        end = 0
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
                 break
+            end = block.end
             keys, values_t, energies, squares, summed_scores = tensors
             weights = block.cells(alpha)
             d_alpha = torch.bmm(block.rows(d_context).unsqueeze(1), values_t).squeeze(1)
@@ -307,11 +310,16 @@ class _AttentionReturn:
             squares.addcmul_(energy, d_scores.unsqueeze(2), value=-1)
             summed = torch.bmm(d_scores.unsqueeze(1), energy).squeeze(1)
             torch.mul(summed, self._minus_score, out=block.rows(d_query))
+        self.d_contexts[j, len(query) : end] = 0
 
     def finish(self) -> tuple[Tensor, Tensor]:
-        """The gradients of k and h; that of h is one product per sentence over all steps."""
+        """The gradients of k and h; that of h is one product per sentence over all its steps."""
         d_keys = (self._squares + self._d_scores[:, :, None]) * self._score
-        d_values = torch.bmm(self._alphas.permute(1, 2, 0), self.d_contexts.transpose(0, 1))
+        d_values = d_keys.new_zeros(*d_keys.shape[:2], self.d_contexts.shape[-1])
+        for rows, words in self._cuts:
+            steps = sum(count > rows.start for count in self._counts)
+            alphas = self._alphas[:steps, rows, :words].permute(1, 2, 0)
+            d_values[rows, :words] = alphas @ self.d_contexts[:steps, rows].transpose(0, 1)
         return d_keys, d_values
 
 
