@@ -21,6 +21,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.decoder import Decoded, DecoderState, GRULayer, Output
 from wholedoc.model.encoder import Encoding
+from wholedoc.model.recurrence import pack
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import sentence_loss
 
@@ -95,6 +96,14 @@ class Gru:
 def weights_of(model: TranslationModel) -> dict[str, Matrix]:
     named = model.named_parameters(remove_duplicate=False)  # a tied matrix under all its names
     return {name: value.tolist() for name, value in named}
+
+
+def encoding_of(states: Tensor) -> Encoding:
+    """Sentences of the same length, with given states; their first ones are the summaries."""
+    sentences, words, _ = states.shape
+    packing = pack(torch.full((sentences,), words))
+    packed = states[packing.rows, packing.places]
+    return Encoding(packed, packing, torch.ones(sentences, words, dtype=torch.bool), states[:, 0])
 
 
 def encode_slowly(model: TranslationModel, src: Sequence[int]) -> tuple[Matrix, Vector]:
@@ -288,8 +297,7 @@ def test_context_lies_in_the_convex_hull_of_the_states(seed: int, words: int, wi
     generator = torch.Generator().manual_seed(seed)
     states = torch.randn(1, words, width, generator=generator, dtype=torch.float64)
     attention = Attention(width, 4, 3).double()
-    mask = torch.ones(1, words, dtype=torch.bool)
-    source = attention.attend(Encoding(states, mask, states[:, 0]))
+    source = attention.attend(encoding_of(states))
     query = torch.randn(1, 4, generator=generator, dtype=torch.float64)
     context, weights = attention(query, source)
     # A point is in the hull if no direction has it beyond all states.
@@ -343,15 +351,42 @@ def test_garbage_in_padding_changes_nothing(
     encoding = model.encoder(
         batch.src.masked_fill(~batch.src_mask, garbage), batch.src_lengths
     )  # other words where there should be none
-    states = encoding.states.masked_fill(~encoding.mask[..., None], 1e6)
-    dirty = model.decoder(
-        replace(encoding, states=states), batch.trg_in.masked_fill(~batch.trg_mask, garbage)
-    )
+    attend = model.decoder.attention.attend
+
+    def attend_to_dirt(encoding: Encoding) -> Attended:
+        source = attend(encoding)
+        keys, values = (
+            tensor.masked_fill(~source.mask[..., None], 1e6)
+            for tensor in (source.keys, source.values)
+        )
+        return replace(source, keys=keys, values=values)
+
+    model.decoder.attention.attend = attend_to_dirt
+    dirty = model.decoder(encoding, batch.trg_in.masked_fill(~batch.trg_mask, garbage))
     for t, (src, trg) in enumerate(given_pairs):
         for found, expected in zip(
             per_sentence(dirty, t, src, trg), per_sentence(clean, t, src, trg), strict=True
         ):
             close(found, expected)
+
+
+def test_no_matrix_is_multiplied_by_padding(make_model, make_pairs) -> None:
+    """Every product of words has as many rows as there are real ones."""
+    model = make_model(replace(SMALL, tie="none"))
+    batch = make_pairs([[4], [4, 5, 6, 7]], [[4, 5], [4, 5, 6, 7, 4, 5]])
+    src, trg = int(batch.src_lengths.sum()), batch.words
+    decoder, rows = model.decoder, {}
+    layers = {
+        decoder.attention.key: src,
+        decoder.word: trg,
+        decoder.output.context: trg,
+        decoder.output.word: trg,
+    }
+    for layer in layers:
+        layer.register_forward_hook(lambda layer, given, _: rows.update({layer: len(given[0])}))
+    decoded = model(batch.src, batch.src_lengths, batch.trg_in)
+    assert rows == layers
+    assert len(decoded.packed_features) == trg
 
 
 def test_later_words_do_not_reach_earlier_ones(make_model, make_pairs) -> None:
@@ -560,7 +595,7 @@ def zero(*modules: nn.Linear) -> None:
 def an_encoding() -> Encoding:
     generator = torch.Generator().manual_seed(5)
     states = torch.randn(2, 3, 2 * SMALL.hidden, generator=generator, dtype=torch.float64)
-    return Encoding(states, torch.ones(2, 3, dtype=torch.bool), states[:, 0])
+    return encoding_of(states)
 
 
 def test_recurrence_and_query_are_never_dropped(make_model) -> None:
@@ -624,7 +659,7 @@ def test_each_input_of_the_decoder_is_dropped_anew_at_each_step(
     forget(decoder.upper)
     zero(*(getattr(decoder, name) for name in closed))
     states = torch.tensor([[[0.5, -0.8]]], dtype=torch.float64)  # one word: c_j is constant
-    encoding = Encoding(states, torch.tensor([[True]]), states[:, 0])
+    encoding = encoding_of(states)
     words = torch.full((1, 500), 4)
     assert len(decoder(encoding, words).states.flatten().round(decimals=9).unique()) == 1
     decoder.train()

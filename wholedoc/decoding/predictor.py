@@ -124,7 +124,7 @@ class Predictor:
         words = self.shortlist.select(src) if self.shortlist else None
         source = decoder.prepare(encoding, readings, words)
         mask = source.attended.mask
-        padding = torch.zeros(mask.shape, dtype=encoding.states.dtype, device=mask.device)
+        padding = torch.zeros(mask.shape, dtype=encoding.summary.dtype, device=mask.device)
         padding.masked_fill_(~mask, -math.inf)
         logits = source.logits
         if logits is not None:

@@ -42,8 +42,9 @@ class Attention(nn.Module):
         self.score = nn.Linear(alignment, 1, bias=False)
 
     def attend(self, encoding: Encoding) -> Attended:
-        """Project the keys of a batch of sentences."""
-        return Attended(self.key(encoding.states), encoding.states, encoding.mask)
+        """Project the keys of a batch of sentences; nothing is multiplied for padding."""
+        keys = encoding.pad(self.key(encoding.packed_states))
+        return Attended(keys, encoding.states, encoding.mask)
 
     def forward(
         self, state: Float[Tensor, "row state"], source: Attended

@@ -9,19 +9,29 @@ from torch import Tensor, nn
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU, pack
+from wholedoc.model.recurrence import BidirectionalGRU, Packing, pack
 
 
 @dataclass(frozen=True)
 class Encoding:
     """A batch of source sentences as the decoder sees them."""
 
-    states: Float[Tensor, "sent src_word states"]
-    """h_i, 2H wide, zero at padding."""
+    packed_states: Float[Tensor, "word states"]
+    """h_i, 2H wide."""
+    packing: Packing
     mask: Bool[Tensor, "sent src_word"]
     """True at real words."""
     summary: Float[Tensor, "sent states"]
     """h_t = [last forward state ; first backward state], each at the sentence's own end."""
+
+    def pad(self, words: Float[Tensor, "word width"]) -> Float[Tensor, "sent src_word width"]:
+        """Anything that is known of each word, zero at padding."""
+        return self.packing.pad(words, self.mask.shape[1])
+
+    @property
+    def states(self) -> Float[Tensor, "sent src_word states"]:
+        """h_i, zero at padding."""
+        return self.pad(self.packed_states)
 
 
 class Encoder(nn.Module):
@@ -42,4 +52,4 @@ class Encoder(nn.Module):
         embedded = self.embedding(src[packing.rows, packing.places])
         states, summary = self.rnn(self.dropout(embedded), packing)
         mask = torch.arange(src.shape[1], device=src.device) < lengths[:, None]
-        return Encoding(packing.pad(self.dropout(states), src.shape[1]), mask, summary)
+        return Encoding(self.dropout(states), packing, mask, summary)
