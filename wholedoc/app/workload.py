@@ -16,6 +16,8 @@ from wholedoc.training.run import Run
 PAPER_VOCABULARIES = (25_100, 21_000)
 """Those of the paper's French–English corpus."""
 _DOCUMENTS = 200
+_WORDS = {"subword": (29.0, 30.0), "word": (16.5, 22.0)}
+"""Words of a sentence of europarl-et-en and of its translation, the geometric mean."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def shipped_material(name: str, directory: Path) -> Material:
     config = load_config(name)
     size = config.vocabulary.size
     sizes = (size, size) if size else PAPER_VOCABULARIES
-    return Material(name, config, make_workload(directory, sizes), sizes)
+    corpus = make_workload(directory, sizes, _WORDS[config.vocabulary.kind])
+    return Material(name, config, corpus, sizes)
 
 
 def run_material(run: Run) -> Material:
@@ -60,12 +63,14 @@ def run_material(run: Run) -> Material:
     )
 
 
-def make_workload(directory: Path, sizes: tuple[int, int]) -> EncodedCorpus:
-    """Documents of random words, for vocabularies of the given sizes.
+def make_workload(
+    directory: Path, sizes: tuple[int, int], words: tuple[float, float]
+) -> EncodedCorpus:
+    """Documents of random words, for vocabularies and with sentences of the given sizes.
 
-    Numbers of words and sentences are drawn as measured in europarl-et-en: sentences of 24 words,
-    documents of 11 sentences in the median, with deviations of their logarithms of 0.55 and 0.44,
-    and of 0.2 between the two sides. Frequencies of words fall as one over their rank.
+    Numbers of words and sentences vary as measured in europarl-et-en: their logarithms deviate by
+    0.6 for sentences, 0.2 for a sentence and its translation, and 0.44 for documents, which have
+    12.6 sentences. Frequencies of words fall as one over their rank.
     """
     random = np.random.default_rng(1)
     vocabularies = [
@@ -73,18 +78,18 @@ def make_workload(directory: Path, sizes: tuple[int, int]) -> EncodedCorpus:
     ]
     frequencies = [1 / np.arange(1, size - len(SPECIALS) + 1) for size in sizes]
 
-    def text(side: int, words: float) -> str:
+    def text(side: int, length: float) -> str:
         share = frequencies[side] / frequencies[side].sum()
-        chosen = random.choice(len(share), size=max(1, min(round(words), 100)), p=share)
-        return " ".join(f"w{i}" for i in chosen)
+        size = max(1, min(round(words[side] * length), 100))
+        return " ".join(f"w{i}" for i in random.choice(len(share), size=size, p=share))
 
     def pair() -> SentencePair:
-        words = 24 * random.lognormal(sigma=0.55)
-        return SentencePair(text(0, words), text(1, words * random.lognormal(sigma=0.2)))
+        length = random.lognormal(sigma=0.6)
+        return SentencePair(text(0, length), text(1, length * random.lognormal(sigma=0.2)))
 
     documents = [
         Document(
-            str(d), tuple(pair() for _ in range(max(1, round(11 * random.lognormal(sigma=0.44)))))
+            str(d), tuple(pair() for _ in range(max(1, round(12.6 * random.lognormal(sigma=0.44)))))
         )
         for d in range(_DOCUMENTS)
     ]
