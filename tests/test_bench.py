@@ -14,7 +14,7 @@ from wholedoc.app import bench, search_speed, training_speed, workload
 from wholedoc.app.bench import print_bench, run_bench
 from wholedoc.app.workload import make_workload
 from wholedoc.config import ModelConfig
-from wholedoc.model.flops import Text, training_flops
+from wholedoc.model.flops import FORMULA, Text, training_flops
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.stages import train
 
@@ -41,7 +41,9 @@ def test_every_number_that_is_promised_is_there(
     small_rounds: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = workload.make_workload
-    monkeypatch.setattr(workload, "make_workload", lambda path, _: made(path, (40, 50)))
+    monkeypatch.setattr(
+        workload, "make_workload", lambda path, _, words: made(path, (40, 50), words)
+    )
     monkeypatch.setattr("wholedoc.app.workload._DOCUMENTS", 3)
     shipped = workload.load_config
     narrow = {"hidden": 4, "embedding": 4, "alignment": 4, "tie": "none"}
@@ -61,11 +63,14 @@ def test_every_number_that_is_promised_is_there(
     assert {"small", "paper"} < shown["train"].keys()
     for row in shown["train"].values():
         assert row["words_per_second"] > 0
+        assert row["gflops"] > 0
         assert row["peak_ratio"] > 0
     assert shown["train"]["small"]["cost"] == 1
     both = [row["cost"] for name, row in shown["train"].items() if "both" in name]
     assert len(both) == 2
     assert shown["document_cost_ratio"] == max(both)
+    control = shown["train"]["small, documents"]["cost"]
+    assert shown["memory_cost_ratio"] == pytest.approx(max(both) / control)
     assert {"greedy", "beam5", "beam5, int8, shortlist"} < shown["decode"].keys()
     for row in shown["decode"].values():
         assert row["words_per_second"] >= row["sentences_per_second"] > 0
@@ -78,6 +83,8 @@ def test_every_number_that_is_promised_is_there(
     print_bench(found)
     printed = capsys.readouterr().out
     assert "small, both memories, output" in printed
+    assert "GFLOP/s" in printed
+    assert f"operations: {FORMULA}" in printed
     assert "beam5, int8, shortlist" in printed
 
 
@@ -111,9 +118,10 @@ def test_profile_counts_what_each_part_multiplies(profile: ModuleType) -> None:
 
 
 def test_made_up_text_has_the_sizes_of_speeches(tmp_path: Path) -> None:
-    corpus = make_workload(tmp_path, (500, 600))
-    assert 20 < corpus.src_lengths.mean() < 30
-    assert 8 < len(corpus) / corpus.documents < 25
+    corpus = make_workload(tmp_path, (500, 600), (16.5, 22))
+    assert 18 < corpus.src_lengths.mean() < 22  # 20.2 in europarl-et-en, </s> included
+    assert 25 < corpus.trg_lengths.mean() < 29  # 26.5
+    assert 13 < len(corpus) / corpus.documents < 15  # 14.1
     assert max(int(corpus.trg(t).max()) for t in range(len(corpus))) < 600
 
 

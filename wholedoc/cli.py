@@ -622,7 +622,9 @@ def bench(
         Path | None,
         typer.Option(help="A run to measure; by default, small and paper with made-up text."),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Turns of each contender.", min=1)] = 3,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of turns: the more, the less noise.", min=1)
+    ] = 3,
     sentences: Annotated[
         int, typer.Option(help="Sentences to translate, in documents of up to so many.", min=10)
     ] = 1000,

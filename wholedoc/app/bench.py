@@ -1,7 +1,8 @@
 """How fast this machine trains and translates, as ratios that mean something on a busy one.
 
-Everything is measured in CPU seconds of one thread. Contenders take turns, a round each, and so
-does the machine's best matrix product: whatever slows it down for a while slows all of them.
+Everything is measured in CPU seconds of one thread. Contenders take turns, and so does the
+machine's best matrix product: whatever slows it down for a while slows all of them. Only the
+documents of several lengths, the last and longest part, are translated once each.
 """
 
 import tempfile
@@ -15,8 +16,6 @@ import torch
 
 from wholedoc.app.search_speed import documents, searches
 from wholedoc.app.training_speed import (
-    BOTH,
-    DOCUMENTS,
     PEAK_SIZE,
     document_contender,
     sentence_contender,
@@ -34,39 +33,40 @@ SEARCHED = 200
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What was measured."""
+class Training:
+    """What was measured of training."""
 
     peak: float
     """Multiplications and additions per second of the best matrix product, the median."""
-    train: dict[str, dict[str, float]]
-    """Of each configuration and variant: words per second, share of the peak, cost of a word."""
+    speeds: dict[str, dict[str, float]]
+    """Of each configuration and variant: words and operations per second, the latter as a share of
+    the peak, and the cost of a word beside the first one's."""
+    document_cost: float
+    """What a word costs with both memories, beside one of the sentence model; at most."""
+    memory_cost: float
+    """The same beside the sentence model trained on the same documents."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured."""
+
+    training: Training
     batches: dict[str, dict[int, dict[str, float]]]
-    """Of each configuration and size of batch: trained words per second, share of the peak."""
+    """Of each configuration and size of batch: the same, without the cost."""
     decode: dict[str, dict[str, float]]
     """Of each way to search: words and sentences per second."""
     lengths: dict[int, float]
     """CPU seconds per sentence for documents of each size."""
 
-    @property
-    def document_cost(self) -> float:
-        """What a word costs with both memories, beside one of the sentence model; at most."""
-        return max(row["cost"] for name, row in self.train.items() if BOTH in name)
-
-    @property
-    def memory_cost(self) -> float:
-        """The same beside the sentence model trained on the same documents."""
-        control = next(row["cost"] for name, row in self.train.items() if DOCUMENTS in name)
-        return self.document_cost / control
-
     def to_json(self) -> dict[str, Any]:
         """The names that the command line promises."""
         return {
-            "peak_gflops": self.peak / 1e9,
+            "peak_gflops": self.training.peak / 1e9,
             "flops": FORMULA,
-            "train": self.train,
-            "document_cost_ratio": self.document_cost,
-            "memory_cost_ratio": self.memory_cost,
+            "train": self.training.speeds,
+            "document_cost_ratio": self.training.document_cost,
+            "memory_cost_ratio": self.training.memory_cost,
             "batch_tokens": self.batches,
             "decode": self.decode,
             "document_length": self.lengths,
@@ -91,20 +91,7 @@ def run_bench(run: Path | None, names: Sequence[str], rounds: int, sentences: in
 
 def _measure(materials: Sequence[Material], rounds: int, sentences: int) -> Bench:
     first = materials[0]
-    contenders = [
-        sentence_contender(first),
-        sentence_contender(first, plain=True),
-        *(document_contender(first, fusion) for fusion in ("none", "context", "output")),
-        *(sentence_contender(material) for material in materials[1:]),
-    ]
-    take_turns(contenders, rounds)
-    peak = median(peak for contender in contenders for peak in contender.peaks)
-    base = contenders[0].cost
-    train = {
-        contender.name: {**contender.speed, "cost": contender.cost / base}
-        for contender in contenders
-    }
-    del contenders
+    training = _train(materials, rounds)
     batches = {material.name: _sweep(material, rounds) for material in materials}
     ways = searches(first, min(sentences, SEARCHED))
     sizes = documents(first, sentences)
@@ -116,8 +103,7 @@ def _measure(materials: Sequence[Material], rounds: int, sentences: int) -> Benc
         say(f"translating {sentences:,} sentences, {size:,} to a document")
         decoding.round()
     return Bench(
-        peak,
-        train,
+        training,
         batches,
         {
             way.name: {
@@ -130,6 +116,26 @@ def _measure(materials: Sequence[Material], rounds: int, sentences: int) -> Benc
     )
 
 
+def _train(materials: Sequence[Material], rounds: int) -> Training:
+    """The first material in every way, the others as sentence models."""
+    first = materials[0]
+    base, plain = sentence_contender(first), sentence_contender(first, plain=True)
+    control, *both = (document_contender(first, way) for way in ("none", "context", "output"))
+    others = [sentence_contender(material) for material in materials[1:]]
+    contenders = [base, plain, control, *both, *others]
+    take_turns(contenders, rounds)
+    dearest = max(contender.cost for contender in both)
+    return Training(
+        median(peak for contender in contenders for peak in contender.peaks),
+        {
+            contender.name: {**contender.speed, "cost": contender.cost / base.cost}
+            for contender in contenders
+        },
+        dearest / base.cost,
+        dearest / control.cost,
+    )
+
+
 def _sweep(material: Material, rounds: int) -> dict[int, dict[str, float]]:
     """The sentence model with batches of several sizes."""
     contenders = {size: sentence_contender(material, batch=size) for size in BATCHES}
@@ -139,16 +145,18 @@ def _sweep(material: Material, rounds: int) -> dict[int, dict[str, float]]:
 
 def print_bench(bench: Bench) -> None:
     """Tables for people."""
-    print(
-        f"peak: {bench.peak / 1e9:.0f} GFLOP/s, 32-bit product of {PEAK_SIZE}² matrices, 1 thread"
-    )
-    print(f"\n{'training':36} {'words/s':>8} {'of peak':>8} {'cost of a word':>15}")
-    for name, row in bench.train.items():
+    training = bench.training
+    print(f"peak: {training.peak / 1e9:.0f} GFLOP/s, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
+    columns = f"{'words/s':>8} {'GFLOP/s':>8} {'of peak':>8}"
+    print(f"\n{'training':36} {columns} {'cost of a word':>15}")
+    for name, row in training.speeds.items():
         print(f"{name:36} {_speed(row)} {row['cost']:14.2f}x")
-    print(f"both memories beside the same documents without: {bench.memory_cost:.2f}x at most")
+    print(
+        f"both memories beside the same documents without: {training.memory_cost:.2f}x at most"
+    )
     print(f"operations: {FORMULA}")
     for name, sizes in bench.batches.items():
-        print(f"\n{f'{name}, batch_tokens':36} {'words/s':>8} {'of peak':>8}")
+        print(f"\n{f'{name}, batch_tokens':36} {columns}")
         for size, row in sizes.items():
             print(f"{size:<36,} {_speed(row)}")
     base = next(iter(bench.decode.values()))["words_per_second"]
@@ -163,4 +171,4 @@ def print_bench(bench: Bench) -> None:
 
 
 def _speed(row: dict[str, float]) -> str:
-    return f"{row['words_per_second']:8.0f} {100 * row['peak_ratio']:6.0f} %"
+    return f"{row['words_per_second']:8.0f} {row['gflops']:8.1f} {100 * row['peak_ratio']:6.0f} %"

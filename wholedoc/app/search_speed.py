@@ -50,7 +50,7 @@ def searches(material: Material, sentences: int) -> list[Decoding]:
         "beam5, int8, shortlist": (fast, replace(config, beam=5)),
     }
     return [
-        Decoding(name, partial(translate_documents, system, [source], config))
+        Decoding(name, partial(translate_documents, system, [source], config, measure=False))
         for name, (system, config) in ways.items()
     ]
 
@@ -71,6 +71,7 @@ def documents(material: Material, sentences: int) -> dict[int, Decoding]:
                 system,
                 [source[start : start + size] for start in range(0, sentences, size)],
                 search,
+                measure=False,
             ),
         )
         for size in DOCUMENT_SIZES

@@ -27,8 +27,6 @@ WORDS = 1500
 """Target words of a turn of training, at least; few, as a machine's speed changes all the time."""
 TURNS = 3
 """Turns of each contender in a round."""
-BOTH = "both memories"
-DOCUMENTS = "documents"
 
 
 @dataclass
@@ -96,11 +94,13 @@ class Contender:
 
     @property
     def speed(self) -> dict[str, float]:
-        """Target words per second over all turns, and the median of their shares of the peak."""
-        turns = zip(self.flops, self.seconds, self.peaks, strict=True)
+        """Over all turns: words and operations per second, and these as a share of the peak."""
+        flops = sum(self.flops)
+        at_peak = sum(s * peak for s, peak in zip(self.seconds, self.peaks, strict=True))
         return {
             "words_per_second": 1 / self.cost,
-            "peak_ratio": median(flops / seconds / peak for flops, seconds, peak in turns),
+            "gflops": 1e-9 * flops / sum(self.seconds),
+            "peak_ratio": flops / at_peak,
         }
 
 
@@ -153,10 +153,10 @@ def document_contender(material: Material, fusion: FusionName) -> Contender:
     """
     config = material.config
     settings = replace(config.model.without_context(), context="more")
-    name = f"{material.name}, {DOCUMENTS}"
+    name = f"{material.name}, documents"
     if fusion != "none":
         settings = replace(config.model, context="none", memory="both", fusion=fusion)
-        name = f"{material.name}, {BOTH}, {fusion}"
+        name = f"{material.name}, both memories, {fusion}"
     random = np.random.default_rng(config.seed)
     vectors, states = (
         random.standard_normal((len(material.corpus), width), dtype=np.float32)
