@@ -146,14 +146,13 @@ def _sweep(material: Material, rounds: int) -> dict[int, dict[str, float]]:
 def print_bench(bench: Bench) -> None:
     """Tables for people."""
     training = bench.training
-    print(f"peak: {training.peak / 1e9:.0f} GFLOP/s, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
+    peak = f"{training.peak / 1e9:.0f} GFLOP/s"
+    print(f"peak: {peak}, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
     columns = f"{'words/s':>8} {'GFLOP/s':>8} {'of peak':>8}"
     print(f"\n{'training':36} {columns} {'cost of a word':>15}")
     for name, row in training.speeds.items():
         print(f"{name:36} {_speed(row)} {row['cost']:14.2f}x")
-    print(
-        f"both memories beside the same documents without: {training.memory_cost:.2f}x at most"
-    )
+    print(f"both memories beside the same documents without: {training.memory_cost:.2f}x at most")
     print(f"operations: {FORMULA}")
     for name, sizes in bench.batches.items():
         print(f"\n{f'{name}, batch_tokens':36} {columns}")
