@@ -129,6 +129,19 @@ def test_chunks_of_the_output_layer_do_not_matter(
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
+def test_gradients_are_taken_only_where_they_are_asked_for(
+    make_model, make_pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, batch = make_model(), make_pairs(SRC, TRG)
+    expected = sentence_loss(model, batch).nats
+    monkeypatch.delattr(objective, "_Slopes")
+    for evaluation in (torch.no_grad, torch.inference_mode):
+        with evaluation():
+            assert sentence_loss(model, batch).nats == expected
+    with pytest.raises(NameError, match="_Slopes"):
+        sentence_loss(model, batch)
+
+
 def test_perplexity_is_per_word_with_the_end_of_the_sentence(make_pairs) -> None:
     """A model that knows nothing has a perplexity of the size of its vocabulary."""
     model = TranslationModel(ModelConfig(hidden=5, embedding=4, alignment=3), 11, 9).double()

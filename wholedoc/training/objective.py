@@ -63,7 +63,14 @@ def word_loss(
 ) -> Loss:
     """−Σ log P(y) of given words; ``added`` are logits of the sentence that each word is in."""
     smoothed, nats = _OutputLoss.apply(  # type: ignore[no-untyped-call]
-        features, output.weight, output.bias, added, sentences, targets, label_smoothing
+        features,
+        output.weight,
+        output.bias,
+        added,
+        sentences,
+        targets,
+        label_smoothing,
+        torch.is_grad_enabled(),
     )
     return Loss(smoothed, nats.item(), len(targets))
 
@@ -87,12 +94,16 @@ class _OutputLoss(torch.autograd.Function):
         sentences: Int[Tensor, " word"] | None,
         targets: Int[Tensor, " word"],
         label_smoothing: float,
+        differentiate: bool,
     ) -> tuple[Tensor, Tensor]:
-        """The smoothed and the plain loss; gradients too, where they will be asked for."""
+        """The smoothed and the plain loss, and where ``differentiate``, their gradients.
+
+        ``ctx.needs_input_grad`` alone does not tell: weights need one in evaluation too.
+        """
         shifts = bias[None] if added is None else added + bias
         of_word = torch.zeros_like(targets) if added is None or sentences is None else sentences
         summed, slopes = weight.sum(dim=0), None
-        if any(ctx.needs_input_grad):
+        if differentiate and any(ctx.needs_input_grad):
             slopes = _Slopes(features, weight, summed, shifts, of_word, label_smoothing)
         target_logits, target_logs = features.new_empty(2, len(features))
         buffer = features.new_empty(min(_CHUNK, len(features)), len(weight))
@@ -128,7 +139,7 @@ class _OutputLoss(torch.autograd.Function):
         features, weight, shifts = (
             kept * grad for kept in (slopes.features, slopes.weight, slopes.shifts)
         )
-        return features, weight, shifts.sum(dim=0), shifts if ctx.with_added else None, *[None] * 3
+        return features, weight, shifts.sum(dim=0), shifts if ctx.with_added else None, *[None] * 4
 
 
 class _Slopes:
