@@ -188,6 +188,7 @@ class _Loop:
         for loss in self.task.losses(update, self.world):
             loss.smoothed.backward()  # type: ignore[no-untyped-call]
             nats, words = nats + loss.nats, words + loss.words
+            del loss  # and all that it was computed from, before the next one is
         self.world.sum_gradients(model.parameters())
         nats, total = self.world.sum([nats, words])
         gradients = [p.grad for p in model.parameters() if p.grad is not None]

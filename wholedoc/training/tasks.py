@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from wholedoc.config import DocumentStageConfig, StageConfig
@@ -19,12 +21,13 @@ from wholedoc.corpus.batches import (
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import EOS
 from wholedoc.model.language import DIRECTIONS, LanguageModel
-from wholedoc.model.memory import gather_readings
+from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.distribution import World
 from wholedoc.training.loop import Task
 from wholedoc.training.objective import Loss, sentence_loss, translation_loss, word_loss
 from wholedoc.training.rows import Rows
+from wholedoc.training.seam import Seam, encode_twice
 
 BatchLoss = Callable[[EncodedCorpus, Indices, float], Loss]
 
@@ -146,10 +149,10 @@ class DocumentTask(Task):
         return self.batches.epoch(epoch)
 
     def losses(self, update: tuple[range, ...], world: World) -> Iterator[Loss]:
-        """The loss of this process's documents of the update."""
+        """The losses of this process's documents of the update."""
         documents = world.share(update)
         if documents:
-            yield document_loss(
+            yield from document_losses(
                 self.model,
                 self.train,
                 documents,
@@ -164,21 +167,27 @@ class DocumentTask(Task):
         tokens = self.config.batch_tokens
         groups = world.share(self.dev_batches)
         return _perplexity(
-            (document_loss(self.model, self.dev, group, tokens) for group in groups), world
+            (
+                loss
+                for group in groups
+                for loss in document_losses(self.model, self.dev, group, tokens)
+            ),
+            world,
         )
 
 
-def document_loss(
+def document_losses(
     model: TranslationModel,
     data: DocumentSet,
     documents: Sequence[range],
     batch_tokens: int,
     label_smoothing: float = 0.0,
-) -> Loss:
-    """−Σ_t log P(y_t | x_t, y_-t, x_-t) over the sentences of some documents.
+) -> Iterator[Loss]:
+    """−Σ_t log P(y_t | x_t, y_-t, x_-t) over the sentences of some documents, batch by batch.
 
     Sentences of like length are computed together, whatever document they are in; a document RNN
-    and a reading belong to one document.
+    and a reading belong to one document. If there is a way back, each loss is to be taken there
+    before the next one is asked for, so that only one batch's decoder is ever in memory.
     """
     corpus = data.corpus
     device = next(model.parameters()).device
@@ -186,34 +195,48 @@ def document_loss(
     lengths = corpus.src_lengths[sentences], corpus.trg_lengths[sentences]
     parts = token_batches(*lengths, batch_tokens)
     batches = [make_batch(corpus, [sentences[i] for i in part]).to(device) for part in parts]
-    encodings = [model.encoder(batch.src, batch.src_lengths) for batch in batches]
+    encode = model.encoder if len(parts) == 1 else partial(encode_twice, model.encoder)
+    encodings = [encode(batch.src, batch.src_lengths) for batch in batches]
     order = torch.cat([torch.from_numpy(part) for part in parts]).argsort().to(device)
     summaries = torch.cat([encoding.summary for encoding in encodings])[order]
+    readings = _read(model, data, documents, summaries)
+    seam = Seam()
+    for part, batch, encoding in zip(parts, batches, encodings, strict=True):
+        read = gather_readings(readings, torch.from_numpy(part).to(device))
+        yield translation_loss(
+            model,
+            model.decoder(seam.cut(encoding), batch.trg_in, seam.cut(read)),
+            batch,
+            label_smoothing,
+        )
+    seam.backward()
+
+
+def _read(
+    model: TranslationModel,
+    data: DocumentSet,
+    documents: Sequence[range],
+    summaries: Float[Tensor, "sent states"],
+) -> list[Readings]:
+    """What the sentences of each document read."""
     sizes = [len(document) for document in documents]
     all_cells: Sequence[Tensor | None] = [None] * len(documents)
     if model.source_memory is not None:
-        vectors = torch.cat([_rows(data.vectors, document, device) for document in documents])
+        vectors = torch.cat([_rows(data.vectors, d, summaries.device) for d in documents])
         all_cells = torch.split(model.source_memory(vectors, sizes), sizes)
     readings = []
     for document, summary, cells in zip(
         documents, torch.split(summaries, sizes), all_cells, strict=True
     ):
         last_states = (
-            _rows(data.last_states, document, device) if model.reads_translations else None
+            _rows(data.last_states, document, summaries.device)
+            if model.reads_translations
+            else None
         )
-        own = torch.arange(len(document), device=device)
-        words = [corpus.src(t).tolist() for t in document]
+        own = torch.arange(len(document), device=summaries.device)
+        words = [data.corpus.src(t).tolist() for t in document]
         readings.append(model.read(summary, own, cells, last_states, words))
-    losses = []
-    for part, batch, encoding in zip(parts, batches, encodings, strict=True):
-        read = gather_readings(readings, torch.from_numpy(part).to(device))
-        decoded = model.decoder(encoding, batch.trg_in, read)
-        losses.append(translation_loss(model, decoded, batch, label_smoothing))
-    return Loss(
-        torch.stack([loss.smoothed for loss in losses]).sum(),
-        sum(loss.nats for loss in losses),
-        sum(loss.words for loss in losses),
-    )
+    return readings
 
 
 def _rows(rows: Rows | None, document: range, device: torch.device) -> Tensor:
