@@ -30,52 +30,74 @@ from wholedoc.app.training_speed import Contender, peak_flops, sentence_contende
 from wholedoc.app.workload import Material, run_material, shipped_material
 from wholedoc.config import ModelConfig
 from wholedoc.model.decoder import Decoder
+from wholedoc.model.dropout import Dropout
 from wholedoc.model.flops import Text, training_flops, weights_of
-from wholedoc.model.recurrence import _BidirectionalGRU
+from wholedoc.model.recurrence import GRUReturn, GRUTape, _BidirectionalGRU
 from wholedoc.model.translation import TranslationModel
-from wholedoc.model.unroll import _Unroll
+from wholedoc.model.unroll import _Attention, _AttentionReturn, _Unroll
 from wholedoc.training.loop import tiny_numbers_as_zero
 from wholedoc.training.objective import _OutputLoss
 from wholedoc.training.run import Run
 
-DECODER, DECODER_BACK = "decoder, there", "decoder, back"
-ENCODER, ENCODER_BACK = "encoder, there", "encoder, back"
-OUTPUT = "output layer, there and back"
+DECODER, DECODER_BACK = "decoder's products, there", "decoder's products, back"
+ENCODER, ENCODER_BACK = "encoder's products, there", "encoder's products, back"
+GATES, ATTENTION, DROPOUT = "gates", "attention", "dropout masks"
+OUTPUT = "output layer and loss"
 CLOCKS = (
     (DECODER, _Unroll, "forward"),
     (DECODER_BACK, _Unroll, "backward"),
     (ENCODER, _BidirectionalGRU, "forward"),
     (ENCODER_BACK, _BidirectionalGRU, "backward"),
+    (GATES, GRUTape, "forward"),
+    (GATES, GRUReturn, "backward"),
+    (ATTENTION, _Attention, "forward"),
+    (ATTENTION, _AttentionReturn, "backward"),
+    (ATTENTION, _AttentionReturn, "finish"),
+    (DROPOUT, Dropout, "mask"),
     (OUTPUT, _OutputLoss, "forward"),
     (OUTPUT, _OutputLoss, "backward"),
 )
+"""The parts that have a clock; what one spends inside another is the inner one's."""
 REST = "the rest"
 OPTIMISER = "optimiser"
 NARROW = 8
 ROWS = (4, 8, 12, 16, 24, 32, 48, 96)
 
 
-def clocked(function: Callable[..., Any], part: str, spent: Counter[str]) -> Callable[..., Any]:
-    """The function, with its CPU seconds added up."""
+class Clocks:
+    """CPU seconds of functions that call each other, each without what others took."""
 
-    def run(*arguments: Any) -> Any:
-        start = time.process_time()
-        result = function(*arguments)
-        spent[part] += time.process_time() - start
-        return result
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+        self._inner = [0.0]
 
-    return run
+    def time(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
+        """The function, with its seconds added up."""
+
+        def run(*arguments: Any) -> Any:
+            self._inner.append(0.0)
+            start = time.process_time()
+            result = function(*arguments)
+            seconds = time.process_time() - start
+            self.spent[part] += seconds - self._inner.pop()
+            self._inner[-1] += seconds
+            return result
+
+        return run
 
 
 def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text, int]:
     """CPU milliseconds of the parts of an update, the size of all updates, and their steps."""
-    spent: Counter[str] = Counter()
+    clocks = Clocks()
+    spent = clocks.spent
     text, steps = Text(), 0
     with ExitStack() as stack:
         for part, owner, name in CLOCKS:
-            timed = clocked(getattr(owner, name), part, spent)
-            stack.enter_context(patch.object(owner, name, staticmethod(timed)))
-        step = clocked(contender.optimiser.step, OPTIMISER, spent)
+            timed: Any = clocks.time(getattr(owner, name), part)
+            if isinstance(owner.__dict__[name], staticmethod):
+                timed = staticmethod(timed)
+            stack.enter_context(patch.object(owner, name, timed))
+        step = clocks.time(contender.optimiser.step, OPTIMISER)
         stack.enter_context(patch.object(contender.optimiser, "step", step))
         for _ in range(updates):
             seconds, work = contender.update()
@@ -91,13 +113,14 @@ def operations(model: TranslationModel, text: Text) -> dict[str, float]:
     """What the textbook asks of each part; of the rest, what is left of the whole."""
     decoder, encoder = model.decoder, model.encoder
     pair = decoder.attention.score.weight.numel() + 2 * encoder.rnn.hidden
-    decoding = step_operations(decoder, text.trg_words) + 2.0 * text.pairs * pair
+    decoding = step_operations(decoder, text.trg_words)
     encoding = 2.0 * text.src_words * weights_of(*encoder.rnn.children())
     parts = {
         DECODER: decoding,
         DECODER_BACK: 2 * decoding,
         ENCODER: encoding,
         ENCODER_BACK: 2 * encoding,
+        ATTENTION: 6.0 * text.pairs * pair,
         OUTPUT: 6.0 * text.trg_words * weights_of(decoder.output.vocabulary),
     }
     return {**parts, REST: training_flops(model, text) - sum(parts.values())}
