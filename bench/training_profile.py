@@ -5,9 +5,11 @@ first table gives CPU milliseconds of the parts of an update; what their product
 machine's peak; and what is left of them with all widths at 8, which is calls, and work on the
 vocabulary and on pairs of words that is no product. The second table gives the speed of a step's
 products by the number of rows: of each matrix again and again, which then stays in the nearest
-cache, and of all in turn, as in training. Last comes the share of the peak that would be reached
-if products took all the time, those of the decoder's steps at that speed and all others at the
-peak; and if what is left at widths of 8 and the optimiser were added to them.
+cache, and of all in turn, as in training; beside it, the speed if all matrices were read first, as
+fast as with the fewest rows, and then multiplied at the peak. Last comes the share of the peak that
+would be reached if products took all the time, those of the decoder's steps at the speed of all in
+turn and all others at the peak; and if what is left at widths of 8 and the optimiser were added to
+them.
 """
 
 import argparse
@@ -213,14 +215,20 @@ class StepProducts:
 
 def print_products(products: StepProducts) -> None:
     """The second table."""
-    print(f"\nproducts of a step, {4 * products.size / 2**20:.1f} MB of matrices, GFLOP/s")
-    print(f"{'rows':>8} {'one again':>10} {'in turn':>10} {'GB/s read':>10}")
+    peak, size = peak_flops(), 4 * products.size
+    print(f"\nproducts of a step, {size / 2**20:.1f} MB of matrices, GFLOP/s")
+    print(f"{'rows':>8} {'one again':>10} {'in turn':>10} {'read first':>11}")
+    reading = 0.0
     for rows in ROWS:
         again, turns = products.seconds(rows)
-        gigaflop = 2e-9 * rows * products.size
-        read = 4e-9 * products.size / turns
-        print(f"{rows:8} {gigaflop / again:10.0f} {gigaflop / turns:10.0f} {read:10.1f}")
-    print(f"{'peak':>8} {peak_flops() / 1e9:10.0f}")
+        flops = 2 * rows * products.size
+        reading = reading or turns - flops / peak  # what the fewest rows take beyond multiplying
+        first = flops / (reading + flops / peak)
+        print(
+            f"{rows:8}"
+            + "".join(f"{1e-9 * f:11.0f}" for f in (flops / again, flops / turns, first))
+        )
+    print(f"{'peak':>8} {1e-9 * peak:10.0f}; matrices are read at {1e-9 * size / reading:.0f} GB/s")
 
 
 def print_bound(found: Profile, products: StepProducts) -> None:
