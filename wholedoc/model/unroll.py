@@ -315,11 +315,13 @@ class _AttentionReturn:
     def finish(self) -> tuple[Tensor, Tensor]:
         """The gradients of k and h; that of h is one product per sentence over all its steps."""
         d_keys = (self._squares + self._d_scores[:, :, None]) * self._score
-        d_values = d_keys.new_zeros(*d_keys.shape[:2], self.d_contexts.shape[-1])
+        d_values = d_keys.new_empty(*d_keys.shape[:2], self.d_contexts.shape[-1])
         for rows, words in self._cuts:
             steps = sum(count > rows.start for count in self._counts)
             alphas = self._alphas[:steps, rows, :words].permute(1, 2, 0)
-            d_values[rows, :words] = alphas @ self.d_contexts[:steps, rows].transpose(0, 1)
+            d_contexts = self.d_contexts[:steps, rows].transpose(0, 1)
+            torch.bmm(alphas, d_contexts, out=d_values[rows, :words])
+            d_values[rows, words:] = 0
         return d_keys, d_values
 
 
