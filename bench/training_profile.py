@@ -8,8 +8,8 @@ products by the number of rows: of each matrix again and again, which then stays
 cache, and of all in turn, as in training; beside it, the speed if all matrices were read first, as
 fast as with the fewest rows, and then multiplied at the peak. Last comes the share of the peak that
 would be reached if products took all the time, those of the decoder's steps at the speed of all in
-turn and all others at the peak; and if what is left at widths of 8 and the optimiser were added to
-them.
+turn and all others at the peak; and if what is no product took the time that it does, too: gates,
+attention, dropout masks, the optimiser, and of the output layer what is left at widths of 8.
 """
 
 import argparse
@@ -237,11 +237,11 @@ def print_bound(found: Profile, products: StepProducts) -> None:
     slower = peak_flops() * products.seconds(rows)[1] / (2 * rows * products.size)
     needed = sum(found.at_peak.values())
     alone = needed + found.steps_at_peak * (slower - 1)
-    others = sum(ms for part, ms in found.at_width_8.items() if part != OPTIMISER)
-    whole = alone + others + found.spent[OPTIMISER]
+    others = sum(found.spent[part] for part in (GATES, ATTENTION, DROPOUT, OPTIMISER))
+    others += found.at_width_8[OUTPUT] - found.at_peak[ATTENTION]
     print("\nshare of the peak")
     print(f"products alone, those of the steps at the speed of {rows} rows: {needed / alone:.0%}")
-    print(f"with what is left at widths of 8 and the optimiser: {needed / whole:.0%}")
+    print(f"with gates, attention, dropout, softmax, optimiser: {needed / (alone + others):.0%}")
     print(f"measured: {needed / sum(found.spent.values()):.0%}")
 
 
