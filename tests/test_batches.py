@@ -164,6 +164,14 @@ def test_documents_stay_whole_within_the_budget(
         assert len(group) == 1 or size <= tokens
 
 
+def test_groups_of_documents_are_full(tmp_path: Path) -> None:
+    sizes = [1 + (7 * d) % 40 for d in range(400)]
+    corpus = corpus_of(tmp_path, [[(size, size)] for size in sizes])
+    longer = np.maximum(corpus.src_lengths, corpus.trg_lengths)
+    groups = DocumentBatches(corpus, 100, 1).epoch(1)
+    assert longer.sum() > 0.95 * 100 * len(groups)
+
+
 def test_documents_without_sentences_are_in_no_group(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, [[], [(1, 1)], [], [(2, 2)]])
     assert sorted(DocumentBatches(corpus, 0, 0).epoch(0), key=str) == [(range(1),), (range(1, 2),)]

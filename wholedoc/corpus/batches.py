@@ -15,6 +15,7 @@ from wholedoc.corpus.encoded import EncodedCorpus, Ids
 from wholedoc.corpus.vocabulary import BOS, PAD
 
 Indices = npt.NDArray[np.int64]
+_OPEN_GROUPS = 8
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -136,7 +137,8 @@ class DocumentBatches:
 
     A group holds documents whose sentences have at most ``tokens`` tokens together, each sentence
     counted by its longer side; a longer document is a group of its own, and so is every document
-    if ``tokens`` is 0. Documents without sentences are in no group.
+    if ``tokens`` is 0. Each goes where it leaves the least room, of a few groups that are open at a
+    time. Documents without sentences are in no group.
     """
 
     def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:
@@ -154,13 +156,17 @@ class DocumentBatches:
         """
         generator = np.random.default_rng([self._seed, number])
         groups: list[list[range]] = []
-        room = -1
+        rooms: dict[int, int] = {}  # of the groups that are open
         for d in generator.permutation(len(self._documents)):
-            if self._sizes[d] > room:
+            fitting = [group for group, room in rooms.items() if self._sizes[d] <= room]
+            group = min(fitting, key=rooms.__getitem__, default=len(groups))
+            if group == len(groups):
                 groups.append([])
-                room = self._tokens
-            groups[-1].append(self._documents[d])
-            room -= self._sizes[d]
+                rooms[group] = self._tokens
+            groups[group].append(self._documents[d])
+            rooms[group] -= self._sizes[d]
+            if len(rooms) > _OPEN_GROUPS:
+                del rooms[min(rooms, key=rooms.__getitem__)]
         return [tuple(group) for group in groups]
 
 
