@@ -312,6 +312,29 @@ def test_the_cap_closes_a_translation(
 
 
 @pytest.mark.parametrize("width", [1, 3])
+def test_finished_sentences_leave_the_batch(
+    models, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more rows are computed at a step than there are sentences that may still go on."""
+    rows: list[int] = []
+    predict = search_module._Walk.predict
+
+    def counted(walk: search_module._Walk, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        rows.append(len(walk.words))
+        return predict(walk, step)
+
+    monkeypatch.setattr(search_module._Walk, "predict", counted)
+    config = replace(GREEDY, beam=width)
+    for model in models.values():
+        rows.clear()
+        search_ids(model, SRC, config)
+        caps = [cap_of(src, config) for src in SRC]
+        assert rows[0] == width * len(SRC)
+        for step, count in enumerate(rows):
+            assert count <= width * sum(cap >= step for cap in caps)
+
+
+@pytest.mark.parametrize("width", [1, 3])
 def test_padding_and_start_are_never_produced(make_model, width: int) -> None:
     model = make_model()
     with torch.no_grad():
