@@ -1,6 +1,7 @@
 """Stage 2 in several batches: the same gradients, and no more in memory than one of them."""
 
 from dataclasses import replace
+from functools import partial
 from weakref import WeakSet
 
 import numpy as np
@@ -11,8 +12,10 @@ from torch import Tensor
 from wholedoc.app.workload import make_workload
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.encoded import EncodedCorpus
+from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.recurrence import GRUTape
 from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.training.seam import encode_twice
 from wholedoc.training.tasks import DocumentSet, document_losses
 
 SIZES = (20, 22)
@@ -84,3 +87,18 @@ def test_memory_holds_one_batch_of_an_update(
     gradients(VARIANTS[variant], corpus, 20)
     assert len(tapes) > 12
     assert max(tapes) <= 3
+
+
+def test_an_encoder_that_runs_twice_draws_the_same_masks() -> None:
+    encoder = TranslationModel(CONFIG, *SIZES, dropout=0.5).encoder.train()
+    src, lengths = torch.tensor([[4, 5, 6, 7], [8, 9, 4, PAD]]), torch.tensor([4, 3])
+    found = []
+    for encode in (encoder, partial(encode_twice, encoder)):
+        encoder.zero_grad()
+        torch.manual_seed(1)
+        encoding = encode(src, lengths)
+        torch.manual_seed(2)  # what is drawn in between does not matter
+        (encoding.packed_states.square().sum() + encoding.summary.sum()).backward()
+        found.append([parameter.grad for parameter in encoder.parameters()])
+    assert all(gradient.any() for gradient in found[0])
+    torch.testing.assert_close(found[1], found[0])
