@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from wholedoc.decoding.products import ExactProduct, Product
 from wholedoc.decoding.shortlist import Shortlist
-from wholedoc.model.attention import Attended
+from wholedoc.model.attention import Attended, doubled_exp
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
@@ -134,7 +134,7 @@ class Predictor:
         if source.gates is not None:
             values[:, :, : self.gates] += source.gates[:, None]
         sentences = Sentences(
-            _doubled_exp(source.attended.keys),
+            doubled_exp(source.attended.keys),
             values,
             padding[:, None],
             logits,
@@ -174,10 +174,9 @@ class Predictor:
     ) -> tuple[Float[Tensor, "sent hypothesis width"], Float[Tensor, "sent hypothesis src_word"]]:
         """v · tanh(k + q) = Σ_a v_a − 2 Σ_a v_a / (1 + e^{2 k_a} e^{2 q_a}), softmax, weighted sum.
 
-        The exponentials are taken once per key and once per query, and Σ v falls out of the
-        softmax: what is left for each pair is cheaper than its tanh.
+        Σ v falls out of the softmax.
         """
-        queries = _doubled_exp(query)[:, :, None]  # (S, K, 1, A)
+        queries = doubled_exp(query)[:, :, None]  # (S, K, 1, A)
         energies = torch.addcmul(self.one, sentences.keys[:, None], queries).reciprocal_()
         scores = (energies @ self.score).add_(sentences.padding)  # (S, K, I)
         weights = torch.softmax(scores, dim=-1)
@@ -190,9 +189,3 @@ def _beside(
     """A layer's recurrent gates, and beside them its part of the attention's query."""
     weight = torch.cat((recurrent.weight.detach(), query))
     return product(weight, pad(recurrent.bias.detach(), (0, len(query))))
-
-
-def _doubled_exp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """e^{2x}, kept between the smallest and largest numbers so that no product is undefined."""
-    bound = -0.99 * math.log(torch.finfo(values.dtype).tiny)
-    return (2 * values).clamp_(-bound, bound).exp_()

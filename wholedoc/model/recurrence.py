@@ -224,13 +224,12 @@ class BidirectionalGRU(nn.Module):
             torch.stack([layer.bias for layer in inputs]),
             torch.stack([new_first(layer.weight) for layer in recurrent]),
             torch.stack([layer.bias for layer in recurrent]),
-        )  # (2, word, hidden)
-        ahead, back = states
-        last = states.new_empty(len(packing.order), 2 * self.hidden)
-        last[packing.order] = torch.cat(
-            (ahead.index_select(0, packing.ends), back[: len(packing.order)]), dim=-1
-        )
-        return torch.cat((ahead, back), dim=-1), last
+        )  # (word, 2 * hidden)
+        rank = packing.order.argsort()
+        # Where they are in the list →h ←h of the first word, →h ←h of the second, and so on.
+        halves = torch.stack((2 * packing.ends[rank], 2 * rank + 1), dim=1)
+        last = states.view(-1, self.hidden).index_select(0, halves.view(-1))
+        return states, last.view(-1, 2 * self.hidden)
 
 
 class _BidirectionalGRU(torch.autograd.Function):
@@ -259,7 +258,7 @@ class _BidirectionalGRU(torch.autograd.Function):
                 tape.forward(j)
         ctx.save_for_backward(inputs, mirror, w_input, w_state)
         ctx.tape = tape
-        return torch.stack((tape.states[0], tape.states[1].index_select(0, mirror)))
+        return torch.cat((tape.states[0], tape.states[1].index_select(0, mirror)), dim=-1)
 
     @staticmethod
     @once_differentiable
@@ -269,7 +268,8 @@ class _BidirectionalGRU(torch.autograd.Function):
         tape: GRUTape = ctx.tape
         with torch.inference_mode():
             way = GRUReturn(tape)
-            both = torch.stack((grad_states[0], grad_states[1].index_select(0, mirror)))
+            ahead, back = grad_states.chunk(2, dim=-1)
+            both = torch.stack((ahead, back.index_select(0, mirror)))
             grads = torch.split(both, tape.counts, dim=1)
             d_state = both[:, :0]
             for j in reversed(range(len(grads))):

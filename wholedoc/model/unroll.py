@@ -15,7 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import pad_sequence
 
+from wholedoc.model.attention import doubled_exp
 from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, gate_bias, new_first
 
 _BLOCK_COST = 128
@@ -62,10 +64,10 @@ def unroll(
 ]:
     """States s_j of the upper layer, contexts c_j and attention weights α_j of all steps."""
     i, w = inputs, weights
-    # The rows of W_at that meet a layer's state stand above that layer's recurrent matrix.
-    hidden = i.lower.shape[-1]
-    lower = torch.cat((w.query[:, :hidden], new_first(w.lower)))
-    upper = torch.cat((w.query[:, hidden:], new_first(w.upper)))
+    # The rows of 2 W_at that meet a layer's state stand above that layer's recurrent matrix.
+    to_lower, to_upper = (2 * w.query).chunk(2, dim=-1)
+    lower = torch.cat((to_lower, new_first(w.lower)))
+    upper = torch.cat((to_upper, new_first(w.upper)))
     result: tuple[Tensor, Tensor, Tensor] = _Unroll.apply(  # type: ignore[no-untyped-call]
         i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
         i.context_dropout, i.lower_dropout,
@@ -121,10 +123,10 @@ class _Unroll(torch.autograd.Function):
                 upper.projected[j].addmm_(seen_lower_of[j], between_t)
                 upper.forward(j)
         ctx.save_for_backward(
-            keys, values, seen_contexts, context_dropout, lower_dropout,
+            values, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         )  # fmt: skip
-        ctx.seen_lower = seen_lower
+        ctx.seen_lower, ctx.keys = seen_lower, attention.keys
         ctx.lower, ctx.upper, ctx.alphas = lower, upper, alpha_of
         alphas = alphas.clone()
         ctx.mark_non_differentiable(alphas)
@@ -138,13 +140,13 @@ class _Unroll(torch.autograd.Function):
         """The steps in reverse order, then one product per weight."""
         del grad_alphas
         (
-            keys, values, seen_contexts, context_dropout, lower_dropout,
+            values, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         ) = ctx.saved_tensors  # fmt: skip
         queries, counts = ctx.lower.extra, ctx.lower.counts
         with torch.inference_mode():
             lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
-            attention = _AttentionReturn(keys, values, score, counts, ctx.blocks)
+            attention = _AttentionReturn(ctx.keys, values, score, ctx.alphas, ctx.blocks)
             grad_state, grad_context = (
                 torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
             )
@@ -158,13 +160,12 @@ class _Unroll(torch.autograd.Function):
                     d_seen.mul_(lower_mask[j])
                 add_rows(d_seen, d_lower_state)
                 lower.backward(j, d_seen)
-                d_context = attention.d_contexts[j, : counts[j]]
-                torch.mm(lower.projected[j], w_context, out=d_context)
+                d_context = torch.mm(lower.projected[j], w_context)
                 if context_mask is None:
                     d_context.add_(grad_context[j])
                 else:
                     torch.addcmul(grad_context[j], d_context, context_mask[j], out=d_context)
-                attention.backward(j, d_context, queries[j], ctx.alphas[j], lower.extra[j])
+                attention.backward(j, d_context, queries[j], lower.extra[j])
                 upper.extra[j].copy_(lower.extra[j])
                 d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], w_lower)
                 d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
@@ -187,7 +188,7 @@ class _Block:
     """
 
     def __init__(self, rows: slice, words: int, *tensors: Tensor) -> None:
-        self._start, self.end, self._words = rows.start, rows.stop, words
+        self._start, self._words = rows.start, words
         self._all = self._first = tensors
 
     def active(self, rows: int) -> tuple[Tensor, ...]:
@@ -224,7 +225,11 @@ def source_blocks(lengths: Sequence[int], start: int = 0) -> list[tuple[slice, i
 
 
 class _Attention:
-    """a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i, step by step."""
+    """a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i, step by step.
+
+    With u = 1 / (1 + e^{2k} e^{2q}), tanh(k + q) = 1 − 2u; as softmax does not see what is the same
+    for all words, −2 v · u stands for a.
+    """
 
     def __init__(
         self,
@@ -234,22 +239,24 @@ class _Attention:
         score: Tensor,
         blocks: Sequence[tuple[slice, int]],
     ) -> None:
-        self._score = score
+        self._score, self._one = -2 * score, score.new_ones(())
+        self.keys = doubled_exp(keys)
         padding = keys.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
         self._blocks = []
         for rows, words in blocks:
-            k, h, infinite = (tensor[rows, :words] for tensor in (keys, values, padding))
+            k, h, infinite = (tensor[rows, :words] for tensor in (self.keys, values, padding))
             tensors = (k, h, k.new_empty(k.shape), infinite.contiguous())
             self._blocks.append(_Block(rows, words, *tensors))
 
     def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> Tensor:
-        """A step; writes α, which is zero at padding beforehand, and c."""
+        """A step, from 2q, which gives way to e^{2q}; writes α, zero at padding before, and c."""
+        queries = query.exp_().unsqueeze(1)
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
                 break
-            keys, values, energies, padding = tensors
-            energy = torch.add(keys, block.rows(query).unsqueeze(1), out=energies).tanh_()
-            scores = torch.addmv(padding.view(-1), energy.view(-1, len(self._score)), self._score)
+            keys, values, units, padding = tensors
+            u = torch.addcmul(self._one, keys, block.rows(queries), out=units).reciprocal_()
+            scores = torch.addmv(padding.view(-1), u.view(-1, len(self._score)), self._score)
             weights = block.cells(alpha)
             torch.softmax(scores.view_as(weights), dim=-1, out=weights)
             torch.bmm(weights.unsqueeze(1), values, out=block.rows(context).unsqueeze(1))
@@ -257,10 +264,10 @@ class _Attention:
 
 
 class _AttentionReturn:
-    """The way back through :class:`_Attention`.
+    """The way back through :class:`_Attention`, whose ``keys``, e^{2k}, it takes.
 
-    With e = tanh(k_i + q_j), ∂a/∂k_i = ∂a/∂q_j = v ⊙ (1 − e²). The gradients of a sum to zero over
-    the words, so that of q_j is −v ⊙ Σ_i ∂a_i e²: the 1 is left out there, and counted apart for k.
+    ∂a/∂k_i = ∂a/∂q_j = v ⊙ (1 − tanh²) = 4v ⊙ (u − u²), half of that for 2q, and ∂a/∂v = 1 − 2u,
+    whose 1 is left out: the gradients of a sum to zero over the words.
     """
 
     def __init__(
@@ -268,59 +275,48 @@ class _AttentionReturn:
         keys: Tensor,
         values: Tensor,
         score: Tensor,
-        counts: list[int],
+        alphas: Sequence[Tensor],
         blocks: Sequence[tuple[slice, int]],
     ) -> None:
-        self._counts, self._cuts = counts, blocks
-        self._score, self._minus_score = score, -score
+        self._alphas, self._cuts = alphas, blocks
+        self._doubled, self._one = 2 * score, score.new_ones(())
         self.d_score = torch.zeros_like(score)
-        self._squares = torch.zeros_like(keys)  # −Σ_j ∂a_ji e²
-        self._d_scores = keys.new_zeros(keys.shape[:2])  # Σ_j ∂a_ji
+        self._d_keys = torch.zeros_like(keys)  # Σ_j ∂a_ji (u − u²)
         self._blocks = []
         for rows, words in blocks:
-            k, h, squares, summed = (
-                tensor[rows, :words] for tensor in (keys, values, self._squares, self._d_scores)
-            )
-            energies = k.new_empty(k.shape)
-            tensors = (k, h.transpose(1, 2), energies, squares, summed)
+            k, h, d_keys = (tensor[rows, :words] for tensor in (keys, values, self._d_keys))
+            tensors = (k, h.transpose(1, 2), k.new_empty(k.shape), d_keys)
             self._blocks.append(_Block(rows, words, *tensors))
-        # α_j and the gradient of c_j for the sentences of each step, and zero for the others of the
-        # blocks that they are in.
-        self._alphas = keys.new_zeros(len(counts), *keys.shape[:2])
-        self.d_contexts = keys.new_empty(len(counts), len(values), values.shape[-1])
+        self._d_contexts = [values[:0, 0]] * len(alphas)
 
-    def backward(
-        self, j: int, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor
-    ) -> None:
-        """A step; writes the gradient of its queries."""
-        self._alphas[j, : len(query)] = alpha
-        end = 0
+    def backward(self, j: int, d_context: Tensor, query: Tensor, d_query: Tensor) -> None:
+        """A step, from e^{2q}; writes the gradient of 2q."""
+        self._d_contexts[j] = d_context
+        alpha, queries = self._alphas[j], query.unsqueeze(1)
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
                 break
-            end = block.end
-            keys, values_t, energies, squares, summed_scores = tensors
+            keys, values_t, units, d_keys = tensors
             weights = block.cells(alpha)
             d_alpha = torch.bmm(block.rows(d_context).unsqueeze(1), values_t).squeeze(1)
             d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
-            summed_scores.add_(d_scores)
-            energy = torch.add(keys, block.rows(query).unsqueeze(1), out=energies).tanh_()
-            self.d_score.addmv_(energy.view(-1, len(self._score)).T, d_scores.view(-1))
-            energy.square_()
-            squares.addcmul_(energy, d_scores.unsqueeze(2), value=-1)
-            summed = torch.bmm(d_scores.unsqueeze(1), energy).squeeze(1)
-            torch.mul(summed, self._minus_score, out=block.rows(d_query))
-        self.d_contexts[j, len(query) : end] = 0
+            u = torch.addcmul(self._one, keys, block.rows(queries), out=units).reciprocal_()
+            self.d_score.addmv_(u.view(-1, len(self._doubled)).T, d_scores.view(-1), alpha=-2)
+            slopes = torch.addcmul(u, u, u, value=-1, out=u)
+            d_keys.addcmul_(slopes, d_scores.unsqueeze(2))
+            summed = torch.bmm(d_scores.unsqueeze(1), slopes).squeeze(1)
+            torch.mul(summed, self._doubled, out=block.rows(d_query))
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The gradients of k and h; that of h is one product per sentence over all its steps."""
-        d_keys = (self._squares + self._d_scores[:, :, None]) * self._score
-        d_values = d_keys.new_empty(*d_keys.shape[:2], self.d_contexts.shape[-1])
+        d_keys = self._d_keys * (2 * self._doubled)
+        # (sentence, step, …), zero for the sentences that a step no longer has
+        alphas, d_contexts = map(pad_sequence, (self._alphas, self._d_contexts))
+        d_values = d_keys.new_empty(*d_keys.shape[:2], d_contexts.shape[-1])
         for rows, words in self._cuts:
-            steps = sum(count > rows.start for count in self._counts)
-            alphas = self._alphas[:steps, rows, :words].permute(1, 2, 0)
-            d_contexts = self.d_contexts[:steps, rows].transpose(0, 1)
-            torch.bmm(alphas, d_contexts, out=d_values[rows, :words])
+            steps = sum(len(alpha) > rows.start for alpha in self._alphas)
+            of_words = alphas[rows, :steps, :words].transpose(1, 2)
+            torch.bmm(of_words, d_contexts[rows, :steps], out=d_values[rows, :words])
             d_values[rows, words:] = 0
         return d_keys, d_values
 
