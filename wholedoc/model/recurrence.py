@@ -184,11 +184,11 @@ def gate_bias(bias: Float[Tensor, "*any gates"]) -> Float[Tensor, "*any gates"]:
     return torch.cat((bias[..., : 2 * hidden], torch.zeros_like(bias[..., :hidden])), dim=-1)
 
 
-def new_first(weight: Float[Tensor, "gates hidden"]) -> Float[Tensor, "gates hidden"]:
-    """[r z n] as [n r z]: the order of g, in which the gradients of both u and g have no gaps."""
+def new_first(weight: Float[Tensor, "gates hidden"]) -> tuple[Tensor, Tensor]:
+    """[r z n] as [n] and [r z]: the order of g, in which the gradients of u and g have no gaps."""
     both = 2 * len(weight) // 3
     others, new = torch.split(weight, [both, len(weight) - both])
-    return torch.cat((new, others))
+    return new, others
 
 
 def add_rows(
@@ -222,7 +222,9 @@ class BidirectionalGRU(nn.Module):
             packing,
             torch.stack([layer.weight for layer in inputs]),
             torch.stack([layer.bias for layer in inputs]),
-            torch.stack([new_first(layer.weight) for layer in recurrent]),
+            torch.cat([part for layer in recurrent for part in new_first(layer.weight)]).view(
+                2, -1, self.hidden
+            ),
             torch.stack([layer.bias for layer in recurrent]),
         )  # (word, 2 * hidden)
         rank = packing.order.argsort()

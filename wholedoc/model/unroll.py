@@ -66,8 +66,8 @@ def unroll(
     i, w = inputs, weights
     # The rows of 2 W_at that meet a layer's state stand above that layer's recurrent matrix.
     to_lower, to_upper = (2 * w.query).chunk(2, dim=-1)
-    lower = torch.cat((to_lower, new_first(w.lower)))
-    upper = torch.cat((to_upper, new_first(w.upper)))
+    lower = torch.cat((to_lower, *new_first(w.lower)))
+    upper = torch.cat((to_upper, *new_first(w.upper)))
     result: tuple[Tensor, Tensor, Tensor] = _Unroll.apply(  # type: ignore[no-untyped-call]
         i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
         i.context_dropout, i.lower_dropout,
