@@ -27,14 +27,18 @@ def load(monkeypatch: pytest.MonkeyPatch):
 
 def test_speed_leaves_out_the_first_tenth(load):
     marks = [(9.0, 10), (10.0, 30), (60.0, 5030), (100.0, 9030)]
-    numbers = load("task").training_numbers(marks)
-    assert numbers == {"seconds": 100.0, "words": 9030, "words_per_second": 100.0}
+    assert load("task").training_numbers(marks, updates=10) == {
+        "seconds": 100.0,
+        "words": 9030,
+        "words_per_second": 100.0,
+        "words_per_update": 903.0,
+    }
 
 
 @pytest.mark.parametrize("marks", [[], [(5.0, 100)], [(5.0, 100), (99.0, 200)]])
 def test_too_few_updates_have_no_speed(load, marks):
     with pytest.raises(SystemExit, match=rf"{len(marks)} update"):
-        load("task").training_numbers(marks)
+        load("task").training_numbers(marks, len(marks))
 
 
 def test_meter_counts_finished_updates_and_ends_in_time(load, monkeypatch):

@@ -98,7 +98,8 @@ def train(task: Task) -> Numbers:
     process.wait()  # its exit code is that of a process that was ended
     if "Saving training checkpoint" not in log.read_text(encoding="utf-8"):
         raise SystemExit(f"Marian did not train to the end of its time, see {log}")
-    return training_numbers(marks(log))
+    updates = marks(log)
+    return training_numbers(updates, len(updates))
 
 
 def wait_for(process: "subprocess.Popen[bytes]", log: Path, text: str) -> None:

@@ -105,7 +105,7 @@ def train(task: Task) -> Numbers:
     if (run / "trg.vocabulary").read_bytes() != (task.data / "vocabulary").read_bytes():
         raise SystemExit("wholedoc learned other subwords than the contenders were given")
     speed = {"words_per_second": speed_of_updates(run)}
-    return {**training_numbers(marks(run)), **speed, "epochs": epochs}
+    return {**training_numbers(marks(run), read_log(run)[-1]["updates"]), **speed, "epochs": epochs}
 
 
 def trial(task: Task) -> Numbers:

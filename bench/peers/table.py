@@ -18,6 +18,7 @@ Results = dict[str, dict[str, Any]]
 
 COLUMNS = (
     ("training words/s", "train", "words_per_second", ".0f"),
+    ("words an update", "train", "words_per_update", ".0f"),
     ("words seen", "train", "words", ",.0f"),
     ("seconds", "train", "seconds", ".0f"),
     ("RSS, MB", "train", "peak_rss_mb", ".0f"),

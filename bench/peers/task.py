@@ -112,10 +112,10 @@ class Meter:
 
     def numbers(self) -> Numbers:
         """The outcome of training."""
-        return training_numbers(self.marks)
+        return training_numbers(self.marks, len(self.marks))
 
 
-def training_numbers(marks: list[tuple[float, int]]) -> Numbers:
+def training_numbers(marks: list[tuple[float, int]], updates: int) -> Numbers:
     """Words, seconds and words per second in the steady state, from (seconds, words so far)."""
     end, words = marks[-1] if marks else (0.0, 0)
     steady = [mark for mark in marks[:-1] if mark[0] >= STARTING_SHARE * end]
@@ -126,6 +126,7 @@ def training_numbers(marks: list[tuple[float, int]]) -> Numbers:
         "seconds": end,
         "words": words,
         "words_per_second": (words - before) / (end - start),
+        "words_per_update": words / updates,
     }
 
 
