@@ -226,7 +226,7 @@ def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -
     always = {"event", "stage", "time"}
     place = {"epoch", "updates", "seconds", "words", "peak_rss_mb"}
     fields = {
-        "start": always | {"updates", "processes"},
+        "start": always | {"updates", "processes", "loops"},
         "update": always | place | {"loss", "learning_rate", "gradient_norm"},
         "epoch": always | place | {"dev_perplexity", "train_perplexity"},
     }

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from wholedoc.model.loops import gru_backward, gru_forward, loops_for
+
 
 @final
 class Gates(nn.Linear):
@@ -91,7 +93,9 @@ class GRUTape:
         *others, words, gates = projected.shape
         hidden = gates // 3
         self.counts = counts
+        self.loops = loops_for(projected)
         self._bias = bias[..., None, 2 * hidden :]
+        first = first.contiguous()
         self.states = first.new_empty(*others, words, hidden)
         self.after = self.steps(self.states)
         """s_j of each step."""
@@ -106,13 +110,14 @@ class GRUTape:
 
         Without b: a product that has nothing to add to is a good deal faster.
         """
-        new = first.new_empty(*others, words, hidden)
-        parts = torch.split(both, [extra, hidden, hidden, hidden], dim=-1)
-        self.extra, self.memory, self.reset, self.update = map(self.steps, parts)
-        self.sigmoids = self.steps(both[..., extra + hidden :])
-        self._given = self.steps(projected[..., : 2 * hidden])
-        self._given_new = self.steps(projected[..., 2 * hidden :])
-        self.new_of = self.steps(new)
+        self.new_of = self.steps(first.new_empty(*others, words, hidden))
+        self.extra, self.sums = map(self.steps, (both[..., :extra], both[..., extra:]))
+        if self.loops is None:
+            parts = torch.split(both[..., extra:], hidden, dim=-1)
+            self.memory, self.reset, self.update = map(self.steps, parts)
+            self.sigmoids = self.steps(both[..., extra + hidden :])
+            self._given = self.steps(projected[..., : 2 * hidden])
+            self._given_new = self.steps(projected[..., 2 * hidden :])
 
     def steps(self, words: Float[Tensor, "*any word width"]) -> tuple[Tensor, ...]:
         """The words of each step."""
@@ -120,10 +125,15 @@ class GRUTape:
 
     def forward(self, j: int) -> Float[Tensor, "*any row hidden"]:
         """s_j, from u and g, which give way to r and z."""
+        before, new, after = self.before[j], self.new_of[j], self.after[j]
+        if self.loops is not None:
+            given, sums = self.projected[j], self.sums[j]
+            gru_forward(self.loops, self._bias, before, given, sums, new, after)
+            return after
         self.sigmoids[j].add_(self._given[j]).sigmoid_()
         self.memory[j].add_(self._bias)
-        new = torch.addcmul(self._given_new[j], self.reset[j], self.memory[j], out=self.new_of[j])
-        return torch.lerp(new.tanh_(), self.before[j], self.update[j], out=self.after[j])
+        torch.addcmul(self._given_new[j], self.reset[j], self.memory[j], out=new)
+        return torch.lerp(new.tanh_(), before, self.update[j], out=after)
 
 
 class GRUReturn:
@@ -142,14 +152,16 @@ class GRUReturn:
         sizes = [hidden, extra, hidden, hidden, hidden, hidden]
         with torch.inference_mode(mode=False):  # parts of it may go out as they are
             grads = tape.states.new_empty(*tape.states.shape[:-1], sum(sizes))
-        parts = torch.split(grads, sizes, dim=-1)
-        self.kept, self.extra, self._through, self._reset, self._update, self._new = map(
-            tape.steps, parts
-        )  # kept: the part of the gradient of s_{j-1} that does not go through g
-        self._both = tape.steps(grads[..., -3 * hidden : -hidden])
+        kept, extras, *others = torch.split(grads, sizes, dim=-1)
+        self.kept, self.extra = tape.steps(kept), tape.steps(extras)
+        """kept: the part of the gradient of s_{j-1} that does not go through g."""
+        if tape.loops is None:
+            self._through, self._reset, self._update, self._new = map(tape.steps, others)
+            self._both = tape.steps(grads[..., -3 * hidden : -hidden])
         self.all_projected = grads[..., -3 * hidden :]
         self.projected = tape.steps(self.all_projected)
         """The gradients of u."""
+        self._others = tape.steps(grads[..., -4 * hidden :])
         self.all_recurrent = grads[..., hidden:-hidden]
         self.recurrent = tape.steps(self.all_recurrent)
         """The gradients of e and g."""
@@ -157,8 +169,12 @@ class GRUReturn:
     def backward(self, j: int, grad: Float[Tensor, "*any row hidden"]) -> None:
         """All gradients of a step, from that of s_j."""
         tape = self._tape
-        before, new, update = tape.before[j], tape.new_of[j], tape.update[j]
-        torch.mul(grad, update, out=self.kept[j])
+        before, new = tape.before[j], tape.new_of[j]
+        if tape.loops is not None:
+            kept, others = self.kept[j], self._others[j]
+            gru_backward(tape.loops, grad, before, tape.sums[j], new, kept, others)
+            return
+        torch.mul(grad, tape.update[j], out=self.kept[j])
         d_new = torch.sub(grad, self.kept[j], out=self._new[j])
         torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
         torch.mul(d_new, tape.reset[j], out=self._through[j])

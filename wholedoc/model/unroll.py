@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.model.attention import doubled_exp
+from wholedoc.model.loops import loops_for
 from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, gate_bias, new_first
 
 _BLOCK_COST = 128
@@ -89,10 +90,10 @@ class _Unroll(torch.autograd.Function):
         w_between: Tensor, b_between: Tensor, w_upper: Tensor, b_upper: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
-        align = keys.shape[-1]
+        align, lengths = keys.shape[-1], mask.sum(dim=1)
         blocks = ctx.blocks = [(slice(0, len(keys)), keys.shape[1])]
         if keys.is_cpu:  # elsewhere a block's calls cost more than the padding that it saves
-            blocks = ctx.blocks = source_blocks(mask.sum(dim=1).tolist())
+            blocks = ctx.blocks = source_blocks(lengths.tolist())
         contexts = words.new_empty(len(words), values.shape[-1])
         seen_contexts = contexts if context_dropout is None else torch.empty_like(contexts)
         with torch.inference_mode():
@@ -108,7 +109,7 @@ class _Unroll(torch.autograd.Function):
             lower_t, upper_t, context_t, between_t = (
                 weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
             )
-            attention = _Attention(keys, values, mask, score, blocks)
+            attention = _Attention(keys, values, lengths, score, blocks)
             for j in range(len(counts)):
                 torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
                 torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
@@ -126,7 +127,7 @@ class _Unroll(torch.autograd.Function):
             values, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         )  # fmt: skip
-        ctx.seen_lower, ctx.keys = seen_lower, attention.keys
+        ctx.seen_lower, ctx.keys, ctx.lengths = seen_lower, attention.keys, lengths
         ctx.lower, ctx.upper, ctx.alphas = lower, upper, alpha_of
         alphas = alphas.clone()
         ctx.mark_non_differentiable(alphas)
@@ -146,9 +147,12 @@ class _Unroll(torch.autograd.Function):
         queries, counts = ctx.lower.extra, ctx.lower.counts
         with torch.inference_mode():
             lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
-            attention = _AttentionReturn(ctx.keys, values, score, ctx.alphas, ctx.blocks)
+            attention = _AttentionReturn(
+                ctx.keys, values, ctx.lengths, score, ctx.alphas, ctx.blocks
+            )
+            own_states = grad_states.clone(memory_format=torch.contiguous_format)
             grad_state, grad_context = (
-                torch.split(grads, counts) for grads in (grad_states.clone(), grad_contexts)
+                torch.split(grads, counts) for grads in (own_states, grad_contexts)
             )
             context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
             d_lower_state = d_upper_state = grad_states[:0]
@@ -224,6 +228,15 @@ def source_blocks(lengths: Sequence[int], start: int = 0) -> list[tuple[slice, i
     return [(slice(start, start + len(sizes)), int(ahead[-1]))]
 
 
+class _Given:
+    """What compiled loops are told of the sentences, the same at every step."""
+
+    def __init__(self, lengths: Tensor, keys: Tensor, values: Tensor, score: Tensor) -> None:
+        self._tensors = lengths, keys, values.contiguous(), score  # which have to stay there
+        addresses = (tensor.data_ptr() for tensor in self._tensors)
+        self.numbers = (*keys.shape[1:], values.shape[-1], *addresses)
+
+
 class _Attention:
     """a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i, step by step.
 
@@ -235,13 +248,18 @@ class _Attention:
         self,
         keys: Tensor,
         values: Tensor,
-        mask: Tensor,
+        lengths: Tensor,
         score: Tensor,
         blocks: Sequence[tuple[slice, int]],
     ) -> None:
         self._score, self._one = -2 * score, score.new_ones(())
-        self.keys = doubled_exp(keys)
-        padding = keys.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        self.keys = doubled_exp(keys.contiguous())
+        self._loops = loops_for(keys)
+        if self._loops is not None:
+            self._given = _Given(lengths, self.keys, values, self._score)
+            return
+        real = torch.arange(keys.shape[1], device=keys.device) < lengths[:, None]
+        padding = keys.new_zeros(real.shape).masked_fill_(~real, float("-inf"))
         self._blocks = []
         for rows, words in blocks:
             k, h, infinite = (tensor[rows, :words] for tensor in (self.keys, values, padding))
@@ -250,6 +268,12 @@ class _Attention:
 
     def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> Tensor:
         """A step, from 2q, which gives way to e^{2q}; writes α, zero at padding before, and c."""
+        if self._loops is not None:
+            self._loops.attention_forward(
+                len(query), *self._given.numbers, query.data_ptr(), query.stride(0),
+                alpha.data_ptr(), context.data_ptr(),
+            )  # fmt: skip
+            return context
         queries = query.exp_().unsqueeze(1)
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
@@ -274,6 +298,7 @@ class _AttentionReturn:
         self,
         keys: Tensor,
         values: Tensor,
+        lengths: Tensor,
         score: Tensor,
         alphas: Sequence[Tensor],
         blocks: Sequence[tuple[slice, int]],
@@ -282,17 +307,30 @@ class _AttentionReturn:
         self._doubled, self._one = 2 * score, score.new_ones(())
         self.d_score = torch.zeros_like(score)
         self._d_keys = torch.zeros_like(keys)  # Σ_j ∂a_ji (u − u²)
+        self._d_contexts = [values[:0, 0]] * len(alphas)
+        self._loops = loops_for(keys)
+        if self._loops is not None:
+            self._given = _Given(lengths, keys, values, self._doubled)
+            self._room = keys.new_empty(keys.shape[1])
+            return
         self._blocks = []
         for rows, words in blocks:
             k, h, d_keys = (tensor[rows, :words] for tensor in (keys, values, self._d_keys))
             tensors = (k, h.transpose(1, 2), k.new_empty(k.shape), d_keys)
             self._blocks.append(_Block(rows, words, *tensors))
-        self._d_contexts = [values[:0, 0]] * len(alphas)
 
     def backward(self, j: int, d_context: Tensor, query: Tensor, d_query: Tensor) -> None:
         """A step, from e^{2q}; writes the gradient of 2q."""
         self._d_contexts[j] = d_context
         alpha, queries = self._alphas[j], query.unsqueeze(1)
+        if self._loops is not None:
+            self._loops.attention_backward(
+                len(query), *self._given.numbers, query.data_ptr(), query.stride(0),
+                alpha.data_ptr(), d_context.data_ptr(),
+                self._d_keys.data_ptr(), self.d_score.data_ptr(),
+                d_query.data_ptr(), d_query.stride(0), self._room.data_ptr(),
+            )  # fmt: skip
+            return
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
                 break
@@ -311,7 +349,7 @@ class _AttentionReturn:
         """The gradients of k and h; that of h is one product per sentence over all its steps."""
         d_keys = self._d_keys * (2 * self._doubled)
         # (sentence, step, …), zero for the sentences that a step no longer has
-        alphas, d_contexts = map(pad_sequence, (self._alphas, self._d_contexts))
+        alphas, d_contexts = pad_sequence(list(self._alphas)), pad_sequence(self._d_contexts)
         d_values = d_keys.new_empty(*d_keys.shape[:2], d_contexts.shape[-1])
         for rows, words in self._cuts:
             steps = sum(len(alpha) > rows.start for alpha in self._alphas)

@@ -19,6 +19,7 @@ from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
+from wholedoc.model.loops import loops_kind
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.training.checkpoint import (
     Position,
@@ -93,7 +94,13 @@ def train_stage(
         if world.leads:
             if position.updates:
                 say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
-            log.write("start", task.name, updates=position.updates, processes=world.size)
+            log.write(
+                "start",
+                task.name,
+                updates=position.updates,
+                processes=world.size,
+                loops=loops_kind(),
+            )
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()
     world.wait()  # for the leader to have written the best weights

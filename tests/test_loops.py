@@ -1,0 +1,206 @@
+"""The compiled loops beside the same formulas as calls of torch, and what there is without them."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from wholedoc.config import ModelConfig
+from wholedoc.corpus.vocabulary import PAD
+from wholedoc.model import loops
+from wholedoc.model.recurrence import BidirectionalGRU, GRUReturn, GRUTape, pack
+from wholedoc.model.translation import TranslationModel, initialise
+
+COUNTS = [5, 5, 3, 1]
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Takes the text of a program that is to be the C compiler; nothing is compiled yet."""
+
+    def set_compiler(text: str) -> None:
+        program = tmp_path / "compiler"
+        program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        program.chmod(0o755)
+        monkeypatch.setenv("CC", str(program))
+        loops.compiled_loops.cache_clear()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("WHOLEDOC_LOOPS", raising=False)
+    yield set_compiler
+    loops.compiled_loops.cache_clear()
+
+
+@pytest.fixture
+def by_torch(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Takes the loops away."""
+
+    def take_away() -> None:
+        for module in ("recurrence", "unroll"):
+            monkeypatch.setattr(f"wholedoc.model.{module}.loops_for", lambda _: None)
+
+    return take_away
+
+
+def random(*shape: int, scale: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return scale * torch.randn(*shape, generator=generator)
+
+
+@needs_compiler
+@pytest.mark.parametrize("scale", [1.0, 50.0])  # the second where gates are open or closed
+@pytest.mark.parametrize("others", [(), (2,)])
+@pytest.mark.parametrize("extra", [0, 3])
+def test_gates_are_those_of_torch(
+    extra: int, others: tuple[int, ...], scale: float, by_torch: Callable[[], None]
+) -> None:
+    words, hidden = sum(COUNTS), 21  # no multiple of what a vector holds
+
+    def run() -> list[Tensor]:
+        first = random(*others, COUNTS[0], hidden + 1)[..., 1:]  # rows that do not follow
+        given, bias = random(*others, words, 3 * hidden, scale=scale), random(*others, 3 * hidden)
+        tape = GRUTape(first, given, bias, COUNTS, extra)
+        for j, recurrent in enumerate(tape.recurrent):
+            recurrent.copy_(random(*recurrent.shape, scale=scale))
+            tape.forward(j)
+        way = GRUReturn(tape)
+        for j in reversed(range(len(COUNTS))):
+            way.extra[j].zero_()
+            way.backward(j, random(*tape.after[j].shape))
+        sums = torch.cat(tape.sums, dim=-2)
+        assert (tape.loops is None) == torchs
+        return [tape.states, sums, *way.kept, way.all_projected, way.all_recurrent]
+
+    torchs = False
+    compiled = run()
+    torchs = True
+    by_torch()
+    for ours, theirs in zip(compiled, run(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-6, atol=2e-6)
+
+
+def model_and_gradients(scale: float) -> list[Tensor]:
+    """What a model computes of sentences of unlike lengths, and its gradients."""
+    config = ModelConfig(hidden=20, embedding=12, alignment=19)
+    model = TranslationModel(config, 30, 30)
+    initialise(model, seed=3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    lengths = torch.tensor([3, 11, 1, 7])
+    src, trg = (torch.randint(PAD + 1, 30, (4, 11)) for _ in range(2))
+    src[torch.arange(11) >= lengths[:, None]] = PAD
+    trg[torch.arange(11) >= lengths.flip(0)[:, None]] = PAD
+    decoded = model(src, lengths, trg)
+    decoded.packed_features.sin().sum().backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    return [decoded.features, decoded.weights, decoded.states, *gradients]
+
+
+@needs_compiler
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_a_models_states_and_gradients_are_those_of_torch(
+    scale: float, by_torch: Callable[[], None]
+) -> None:
+    torch.manual_seed(1)
+    compiled = model_and_gradients(scale)
+    by_torch()
+    torch.manual_seed(1)
+    for ours, theirs in zip(compiled, model_and_gradients(scale), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * theirs.abs().max().item())
+
+
+@needs_compiler
+def test_scores_may_be_larger_than_an_exponent(by_torch: Callable[[], None]) -> None:
+    def weights() -> Tensor:
+        model = TranslationModel(ModelConfig(hidden=4, embedding=3, alignment=5), 9, 9)
+        initialise(model, seed=1)
+        with torch.no_grad():
+            model.decoder.attention.score.weight.fill_(300.0)
+        sentence = torch.tensor([[5, 6, 7, 8]])
+        found: Tensor = model(sentence, torch.tensor([4]), sentence).weights
+        return found
+
+    compiled = weights()
+    by_torch()
+    torch.testing.assert_close(compiled, weights(), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["compiled", "torch"])
+@pytest.mark.parametrize("key", [-400.0, 0.0, 400.0])
+@pytest.mark.parametrize("query", [-400.0, 0.0, 400.0])
+def test_attention_stays_finite_where_tanh_is_flat(
+    key: float, query: float, kind: str, by_torch: Callable[[], None]
+) -> None:
+    if kind == "torch":
+        by_torch()
+    config = ModelConfig(hidden=4, embedding=3, alignment=5, initial_state="encoder")
+    model = TranslationModel(config, 9, 9)
+    initialise(model, seed=1)
+    attention = model.decoder.attention
+    with torch.no_grad():
+        attention.key.weight.fill_(key)
+        attention.query.weight.fill_(query)
+    sentences = torch.randint(PAD + 1, 9, (2, 6))
+    decoded = model(sentences, torch.tensor([6, 6]), sentences)
+    decoded.features.sum().backward()
+    assert decoded.weights.sum(dim=-1).allclose(torch.ones(2, 6))
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@needs_compiler
+def test_not_a_number_is_not_hidden() -> None:
+    gru = BidirectionalGRU(3, 4)
+    states, _ = gru(torch.full((2, 3), float("nan")), pack(torch.tensor([2])))
+    assert states.isnan().all()
+
+
+def test_only_32_bits_on_a_cpu_are_for_the_loops() -> None:
+    assert loops.loops_for(torch.zeros(1, dtype=torch.float64)) is None
+    assert loops.loops_for(torch.zeros(1, device="meta")) is None
+    assert loops.loops_for(torch.zeros(1)) is loops.compiled_loops()
+
+
+@needs_compiler
+def test_they_are_compiled_once_and_kept(compiler: Callable[[str], None], tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    compiler(f'echo >> "{calls}"; exec cc "$@"')
+    assert loops.compiled_loops() is not None
+    loops.compiled_loops.cache_clear()  # as in another process
+    assert loops.loops_kind() == "compiled"
+    assert calls.read_text() == "\n"
+    kept = list((tmp_path / "cache" / "wholedoc").iterdir())
+    assert [file.suffix for file in kept] == [".so"]
+
+
+@pytest.mark.parametrize("text", ["exit 1", 'while [ "$1" != -o ]; do shift; done; echo > "$2"'])
+def test_torch_computes_where_nothing_comes_of_compiling(
+    text: str, compiler: Callable[[str], None]
+) -> None:
+    compiler(text)  # that fails; that writes what cannot be loaded
+    assert loops.loops_kind() == "torch"
+    model_and_gradients(1.0)
+
+
+def test_torch_computes_where_nothing_can_be_kept(
+    compiler: Callable[[str], None], tmp_path: Path
+) -> None:
+    (tmp_path / "cache").touch()  # where a directory has to be
+    compiler('exec cc "$@"')
+    assert loops.loops_kind() == "torch"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("CC", "no-such-compiler"), ("WHOLEDOC_LOOPS", "torch")]
+)
+def test_torch_computes_without_a_compiler_or_where_it_is_asked_to(
+    name: str, value: str, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler('exec cc "$@"')
+    monkeypatch.setenv(name, value)
+    assert loops.loops_kind() == "torch"

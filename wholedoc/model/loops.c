@@ -1,0 +1,162 @@
+/* What a step of a recurrence computes beside its products of matrices, in one walk each.
+
+   Plain loops that a compiler turns into vector instructions: see loops.py, which builds and calls
+   them, and recurrence.py and unroll.py, which hold the same formulas as calls of torch. Matrices
+   are given by the address of their first row and, where rows do not follow each other, by the
+   distance between rows in numbers. */
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* e^x = 2^n e^r with |r| ≤ ln 2 / 2, and a polynomial for e^r; never zero, never infinite. */
+static inline float exponential(float x)
+{
+    x = x > 88.0f ? 88.0f : x;
+    x = x < -87.0f ? -87.0f : x;
+    float n = rintf(x * 1.44269504f);
+    float r = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, x)); /* ln 2 in two parts */
+    float p = 1.3888889e-3f;
+    p = p * r + 8.3333333e-3f;
+    p = p * r + 4.1666667e-2f;
+    p = p * r + 1.6666667e-1f;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    int32_t bits = ((int32_t)n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return p * power;
+}
+
+static inline float sigmoid(float x)
+{
+    return 1.0f / (1.0f + exponential(-x));
+}
+
+/* GRUTape.forward: sums holds [g_n g_r g_z], which give way to g_n + b_n, r and z. */
+void gru_forward(long rows, long hidden, const float *restrict bias, const float *restrict before,
+                 const float *restrict given, float *restrict sums, long sums_row,
+                 float *restrict new_states, float *restrict after)
+{
+    for (long t = 0; t < rows; t++) {
+        for (long i = 0; i < hidden; i++) {
+            float memory = sums[i] + bias[i];
+            float reset = sigmoid(given[i] + sums[hidden + i]);
+            float update = sigmoid(given[hidden + i] + sums[2 * hidden + i]);
+            float new_state = 2.0f * sigmoid(2.0f * (given[2 * hidden + i] + reset * memory)) - 1.0f;
+            sums[i] = memory;
+            sums[hidden + i] = reset;
+            sums[2 * hidden + i] = update;
+            new_states[i] = new_state;
+            after[i] = new_state + update * (before[i] - new_state);
+        }
+        before += hidden;
+        given += 3 * hidden;
+        sums += sums_row;
+        new_states += hidden;
+        after += hidden;
+    }
+}
+
+/* GRUReturn.backward: kept gets the gradient of s but for the way through g, grads those of
+   g_n, r, z and u_n. */
+void gru_backward(long rows, long hidden, const float *restrict grad, const float *restrict before,
+                  const float *restrict sums, long sums_row, const float *restrict new_states,
+                  float *restrict kept, float *restrict grads, long grads_row)
+{
+    for (long t = 0; t < rows; t++) {
+        for (long i = 0; i < hidden; i++) {
+            float reset = sums[hidden + i], update = sums[2 * hidden + i];
+            float through = grad[i] * update;
+            float d_new = (grad[i] - through) * (1.0f - new_states[i] * new_states[i]);
+            kept[i] = through;
+            grads[i] = d_new * reset;
+            grads[hidden + i] = d_new * sums[i] * reset * (1.0f - reset);
+            grads[2 * hidden + i] =
+                grad[i] * (before[i] - new_states[i]) * update * (1.0f - update);
+            grads[3 * hidden + i] = d_new;
+        }
+        grad += hidden;
+        before += hidden;
+        sums += sums_row;
+        new_states += hidden;
+        kept += grads_row;
+        grads += grads_row;
+    }
+}
+
+/* Attention.forward: score is -2v, keys hold e^2k, query holds 2q, which gives way to e^2q.
+   Of the cells of a sentence, as many as it has words are read and written. */
+void attention_forward(long rows, long cells, long align, long width,
+                       const int64_t *restrict lengths, const float *restrict keys,
+                       const float *restrict values, const float *restrict score,
+                       float *restrict query, long query_row, float *restrict alpha,
+                       float *restrict context)
+{
+    for (long t = 0; t < rows; t++) {
+        const float *key = keys + t * cells * align, *value = values + t * cells * width;
+        float most = -INFINITY, total = 0.0f;
+        for (long x = 0; x < align; x++)
+            query[x] = exponential(query[x]);
+        for (long i = 0; i < lengths[t]; i++, key += align) {
+            float sum = 0.0f;
+            for (long x = 0; x < align; x++)
+                sum += score[x] / (1.0f + key[x] * query[x]);
+            alpha[i] = sum;
+            most = sum > most ? sum : most;
+        }
+        for (long i = 0; i < lengths[t]; i++) {
+            alpha[i] = exponential(alpha[i] - most);
+            total += alpha[i];
+        }
+        memset(context, 0, width * sizeof *context);
+        for (long i = 0; i < lengths[t]; i++, value += width) {
+            alpha[i] /= total;
+            for (long x = 0; x < width; x++)
+                context[x] += alpha[i] * value[x];
+        }
+        query += query_row;
+        alpha += cells;
+        context += width;
+    }
+}
+
+/* AttentionReturn.backward: twice is 2v, query holds e^2q; d_keys and d_score are added to. */
+void attention_backward(long rows, long cells, long align, long width,
+                        const int64_t *restrict lengths, const float *restrict keys,
+                        const float *restrict values, const float *restrict twice,
+                        const float *restrict query, long query_row, const float *restrict alpha,
+                        const float *restrict d_context, float *restrict d_keys,
+                        float *restrict d_score, float *restrict d_query, long d_query_row,
+                        float *restrict d_alpha)
+{
+    for (long t = 0; t < rows; t++) {
+        const float *key = keys + t * cells * align, *value = values + t * cells * width;
+        float *d_key = d_keys + t * cells * align;
+        float mean = 0.0f;
+        for (long i = 0; i < lengths[t]; i++, value += width) {
+            float sum = 0.0f;
+            for (long x = 0; x < width; x++)
+                sum += d_context[x] * value[x];
+            d_alpha[i] = sum;
+            mean += alpha[i] * sum;
+        }
+        memset(d_query, 0, align * sizeof *d_query);
+        for (long i = 0; i < lengths[t]; i++, key += align, d_key += align) {
+            float d = alpha[i] * (d_alpha[i] - mean);
+            for (long x = 0; x < align; x++) {
+                float u = 1.0f / (1.0f + key[x] * query[x]);
+                float slope = d * (u - u * u);
+                d_score[x] -= 2.0f * d * u;
+                d_key[x] += slope;
+                d_query[x] += slope;
+            }
+        }
+        for (long x = 0; x < align; x++)
+            d_query[x] *= twice[x];
+        query += query_row;
+        alpha += cells;
+        d_context += width;
+        d_query += d_query_row;
+    }
+}
