@@ -1,5 +1,6 @@
 """The compiled loops beside the same formulas as calls of torch, and what there is without them."""
 
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model import loops
 from wholedoc.model.recurrence import BidirectionalGRU, GRUReturn, GRUTape, pack
 from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.training.objective import word_loss
 
 COUNTS = [5, 5, 3, 1]
 
@@ -41,8 +43,8 @@ def by_torch(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Takes the loops away."""
 
     def take_away() -> None:
-        for module in ("recurrence", "unroll"):
-            monkeypatch.setattr(f"wholedoc.model.{module}.loops_for", lambda _: None)
+        for module in ("model.recurrence", "model.unroll", "training.objective"):
+            monkeypatch.setattr(f"wholedoc.{module}.loops_for", lambda _: None)
 
     return take_away
 
@@ -131,6 +133,33 @@ def test_scores_may_be_larger_than_an_exponent(by_torch: Callable[[], None]) -> 
     torch.testing.assert_close(compiled, weights(), rtol=0, atol=1e-3)
 
 
+@needs_compiler
+@pytest.mark.parametrize("scale", [1.0, 300.0])  # the second with words that have no chance
+@pytest.mark.parametrize("sentences", [None, torch.tensor([2, 0, 0, 1, 1, 1, 0])])
+def test_the_loss_and_its_gradients_are_those_of_torch(
+    sentences: Tensor | None, scale: float, by_torch: Callable[[], None]
+) -> None:
+    def run() -> list[Tensor]:
+        output = torch.nn.Linear(6, 37)
+        with torch.no_grad():
+            output.weight.copy_(random(37, 6))
+            output.bias.copy_(random(37))
+        features = random(7, 6, scale=scale).requires_grad_()
+        added = None if sentences is None else random(3, 37).requires_grad_()
+        targets = torch.tensor([0, 36, 5, 5, 12, 1, 36])
+        loss = word_loss(output, features, targets, 0.1, added, sentences)
+        loss.smoothed.backward()  # type: ignore[no-untyped-call]
+        learned = [output.weight, output.bias, features, *([] if added is None else [added])]
+        with torch.no_grad():
+            assert word_loss(output, features, targets, 0.1, added, sentences).nats == loss.nats
+        return [loss.smoothed.detach(), torch.tensor(loss.nats), *(p.grad for p in learned)]
+
+    compiled = run()
+    by_torch()
+    for ours, theirs in zip(compiled, run(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["compiled", "torch"])
 @pytest.mark.parametrize("key", [-400.0, 0.0, 400.0])
 @pytest.mark.parametrize("query", [-400.0, 0.0, 400.0])
@@ -158,6 +187,9 @@ def test_not_a_number_is_not_hidden() -> None:
     gru = BidirectionalGRU(3, 4)
     states, _ = gru(torch.full((2, 3), float("nan")), pack(torch.tensor([2])))
     assert states.isnan().all()
+    features = torch.ones(3, 4)
+    features[1, 1] = float("nan")
+    assert math.isnan(word_loss(torch.nn.Linear(4, 20), features, torch.tensor([1, 2, 3])).nats)
 
 
 def test_only_32_bits_on_a_cpu_are_for_the_loops() -> None:

@@ -1,9 +1,9 @@
-/* What a step of a recurrence computes beside its products of matrices, in one walk each.
+/* What training computes beside products of matrices, in one walk each.
 
-   Plain loops that a compiler turns into vector instructions: see loops.py, which builds and calls
-   them, and recurrence.py and unroll.py, which hold the same formulas as calls of torch. Matrices
-   are given by the address of their first row and, where rows do not follow each other, by the
-   distance between rows in numbers. */
+   Plain loops that a compiler turns into vector instructions: see loops.py, which builds them. Where
+   they are called, the same formulas stand as calls of torch. Matrices are given by the address of
+   their first row and, where rows do not follow each other, by the distance between rows in
+   numbers. */
 
 #include <math.h>
 #include <stdint.h>
@@ -158,5 +158,51 @@ void attention_backward(long rows, long cells, long align, long width,
         alpha += cells;
         d_context += width;
         d_query += d_query_row;
+    }
+}
+
+/* x += y, and the largest x. Numbers are in order if those below zero have all other bits turned;
+   unlike that of fractions, compilers find the largest of whole numbers in vectors. */
+static inline float add_and_find_largest(long count, float *restrict x, const float *restrict y)
+{
+    int32_t most = INT32_MIN;
+    float largest;
+    for (long i = 0; i < count; i++) {
+        int32_t bits;
+        x[i] += y[i];
+        memcpy(&bits, &x[i], sizeof bits);
+        bits ^= (bits >> 31) & INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    most ^= (most >> 31) & INT32_MAX;
+    memcpy(&largest, &most, sizeof largest);
+    return largest;
+}
+
+/* _softmax of training/objective.py: shifts are added to the logits, which give way to p; where
+   d_shifts is not null, target_slope is added to p at the target, and all that to d_shifts. */
+void softmax(long rows, long words, float *restrict logits, const float *restrict shifts,
+             const int64_t *restrict sentences, const int64_t *restrict targets,
+             float target_slope, float *restrict d_shifts, float *restrict target_logits,
+             float *restrict target_logs)
+{
+    for (long t = 0; t < rows; t++, logits += words) {
+        const float *shift = shifts + sentences[t] * words;
+        float most = add_and_find_largest(words, logits, shift), total = 0.0f;
+        target_logits[t] = logits[targets[t]];
+        for (long x = 0; x < words; x++) {
+            logits[x] = exponential(logits[x] - most);
+            total += logits[x];
+        }
+        target_logs[t] = target_logits[t] - most - logf(total);
+        if (!d_shifts)
+            continue;
+        float *d_shift = d_shifts + sentences[t] * words;
+        for (long x = 0; x < words; x++) {
+            logits[x] /= total;
+            d_shift[x] += logits[x];
+        }
+        logits[targets[t]] += target_slope;
+        d_shift[targets[t]] += target_slope;
     }
 }

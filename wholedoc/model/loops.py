@@ -1,9 +1,9 @@
-"""The compiled loops of ``loops.c``: gates and attention of a step in one walk instead of many.
+"""The compiled loops of ``loops.c``: gates, attention and softmax in one walk instead of many.
 
 They are compiled by the machine's own C compiler when they are first needed, for its processor, and
 kept in the user's cache. Where there is none, and for everything but 32-bit numbers on a CPU, the
-same formulas are computed by calls of torch, in :mod:`wholedoc.model.recurrence` and
-:mod:`wholedoc.model.unroll`. ``WHOLEDOC_LOOPS=torch`` in the environment asks for that.
+same formulas are computed by calls of torch, beside every call of the loops.
+``WHOLEDOC_LOOPS=torch`` in the environment asks for that.
 """
 
 import ctypes
@@ -30,13 +30,14 @@ _FUNCTIONS = {
     "gru_backward": "nnpppnpppn",
     "attention_forward": "nnnnpppppnpp",
     "attention_backward": "nnnnpppppnpppppnp",
+    "softmax": "nnppppfppp",
 }
-"""The arguments of each: numbers and pointers."""
-_TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p}
+"""The arguments of each: whole numbers, pointers, fractions."""
+_TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
 
 
 def loops_kind() -> str:
-    """By what gates and attention of a step are computed on this machine's CPU."""
+    """By what gates, attention and softmax are computed on this machine's CPU."""
     return "torch" if compiled_loops() is None else "compiled"
 
 

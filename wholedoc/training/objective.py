@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from wholedoc.corpus.batches import Batch
 from wholedoc.model.decoder import Decoded
+from wholedoc.model.loops import loops_for
 from wholedoc.model.translation import TranslationModel
 
 # Words whose logits exist at once: few enough for the caches, enough for an efficient product.
@@ -104,24 +105,22 @@ class _OutputLoss(torch.autograd.Function):
         of_word = torch.zeros_like(targets) if added is None or sentences is None else sentences
         summed, slopes = weight.sum(dim=0), None
         if differentiate and any(ctx.needs_input_grad):
-            slopes = _Slopes(features, weight, summed, shifts, of_word, label_smoothing)
+            slopes = _Slopes(features, weight, summed, len(shifts), of_word, label_smoothing)
         target_logits, target_logs = features.new_empty(2, len(features))
         buffer = features.new_empty(min(_CHUNK, len(features)), len(weight))
-        weight_t = weight.T
         for start in range(0, len(features), _CHUNK):
             part = slice(start, start + _CHUNK)
-            logits = buffer[: len(features[part])]
-            if added is None:
-                torch.addmm(bias, features[part], weight_t, out=logits)
-            else:
-                torch.index_select(shifts, 0, of_word[part], out=logits)
-                logits.addmm_(features[part], weight_t)
-            target = targets[part, None]
-            target_logits[part] = logits.gather(-1, target)[:, 0]
-            logs = torch.log_softmax(logits, dim=-1, out=logits)
-            target_logs[part] = logs.gather(-1, target)[:, 0]
+            logits = torch.mm(features[part], weight.T, out=buffer[: len(features[part])])
+            target_logits[part], target_logs[part] = _softmax(
+                logits,
+                shifts,
+                of_word[part],
+                targets[part],
+                label_smoothing - 1,
+                None if slopes is None else slopes.shifts,
+            )
             if slopes is not None:
-                slopes.add(part, logs.exp_(), target)
+                slopes.add(part, logits)
         nats = -target_logs.sum()
         means = features @ (summed / len(weight)) + shifts.mean(dim=-1)[of_word]
         even = (target_logits - target_logs - means).sum()
@@ -140,6 +139,42 @@ class _OutputLoss(torch.autograd.Function):
         return features, weight, shifts.sum(dim=0), shifts if ctx.with_added else None, *[None] * 4
 
 
+def _softmax(
+    logits: Float[Tensor, "word vocabulary"],
+    shifts: Float[Tensor, "sent vocabulary"],
+    of_word: Int[Tensor, " word"],
+    targets: Int[Tensor, " word"],
+    target_slope: float,
+    d_shifts: Float[Tensor, "sent vocabulary"] | None,
+) -> tuple[Float[Tensor, " word"], Float[Tensor, " word"]]:
+    """Logits of the targets, with ``shifts`` in them, and log p; logits give way to p.
+
+    If gradients are wanted, to p with ``target_slope`` added at the targets, which is added to
+    those of the shifts.
+    """
+    loops = loops_for(logits)
+    if loops is not None:
+        found = logits.new_empty(2, len(logits))
+        loops.softmax(
+            *logits.shape, logits.data_ptr(), shifts.data_ptr(), of_word.data_ptr(),
+            targets.data_ptr(), target_slope, 0 if d_shifts is None else d_shifts.data_ptr(),
+            found[0].data_ptr(), found[1].data_ptr(),
+        )  # fmt: skip
+        return found[0], found[1]
+    logits.add_(shifts if len(shifts) == 1 else shifts.index_select(0, of_word))
+    target_logits = logits.gather(-1, targets[:, None])[:, 0]
+    logs = torch.log_softmax(logits, dim=-1, out=logits)
+    target_logs = logs.gather(-1, targets[:, None])[:, 0]
+    slope = logs.exp_()
+    if d_shifts is not None:
+        slope[torch.arange(len(slope), device=slope.device), targets] += target_slope
+        if len(shifts) == 1:
+            d_shifts[0].addmv_(slope.T, slope.new_ones(len(slope)))
+        else:
+            d_shifts.index_add_(0, of_word, slope)
+    return target_logits, target_logs
+
+
 class _Slopes:
     """The gradients of :class:`_OutputLoss`, added up chunk by chunk.
 
@@ -151,25 +186,19 @@ class _Slopes:
         features: Tensor,
         weight: Tensor,
         summed: Tensor,
-        shifts: Tensor,
+        sentences: int,
         of_word: Tensor,
         smoothing: float,
     ) -> None:
-        self._features, self._weight, self._of_word = features, weight, of_word
-        self._target = features.new_full((), smoothing - 1)
+        self._features, self._weight = features, weight
         even = -smoothing / len(weight)
         self._common = even * summed
         self.features = torch.empty_like(features)
         self.weight = (even * features.sum(dim=0)).repeat(len(weight), 1)
-        counts = torch.bincount(of_word, minlength=len(shifts)).to(shifts.dtype)
+        counts = torch.bincount(of_word, minlength=sentences).to(features.dtype)
         self.shifts = (even * counts)[:, None].repeat(1, len(weight))
 
-    def add(self, part: slice, slope: Tensor, target: Tensor) -> None:
-        """A chunk's, from its p."""
-        slope.scatter_add_(-1, target, self._target.expand_as(target))
+    def add(self, part: slice, slope: Tensor) -> None:
+        """A chunk's, but for those of the shifts, from p − (1−ε) 1_y."""
         torch.addmm(self._common, slope, self._weight, out=self.features[part])
         self.weight.addmm_(slope.T, self._features[part])
-        if len(self.shifts) == 1:
-            self.shifts[0].addmv_(slope.T, slope.new_ones(len(slope)))
-        else:
-            self.shifts.index_add_(0, self._of_word[part], slope)
