@@ -34,6 +34,7 @@ from wholedoc.config import ModelConfig
 from wholedoc.model.decoder import Decoder
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.flops import Text, training_flops, weights_of
+from wholedoc.model.matrices import Factor
 from wholedoc.model.recurrence import GRUReturn, GRUTape, _BidirectionalGRU
 from wholedoc.model.translation import TranslationModel
 from wholedoc.model.unroll import _Attention, _AttentionReturn, _Unroll
@@ -200,14 +201,14 @@ class StepProducts:
         hidden, gates = config.hidden, 3 * config.hidden
         beside = (hidden, gates + config.alignment)  # recurrent gates and the query
         shapes = (beside, beside, (2 * hidden, gates), (hidden, gates))
-        self.matrices = [torch.randn(*shape) for shape in shapes]
-        self.size = sum(matrix.numel() for matrix in self.matrices)
+        self.matrices = [(shape, Factor(torch.randn(*shape))) for shape in shapes]
+        self.size = sum(inner * columns for inner, columns in shapes)
 
     def seconds(self, rows: int) -> tuple[float, float]:
         """Each again and again, and all in turn."""
         products = [
-            partial(torch.mm, torch.randn(rows, len(m)), m, out=torch.empty(rows, m.shape[1]))
-            for m in self.matrices
+            partial(factor.multiply, torch.randn(rows, inner), torch.empty(rows, columns))
+            for (inner, columns), factor in self.matrices
         ]
         again = sum(seconds_of(product) for product in products)
         return again, seconds_of(lambda: [product() for product in products])

@@ -1,9 +1,11 @@
-"""The compiled loops of ``loops.c``: gates, attention and softmax in one walk instead of many.
+"""The compiled loops of ``loops.c`` and ``matrices.c``.
 
+Gates, attention and softmax take one walk instead of many, and products of matrices suit few rows.
 They are compiled by the machine's own C compiler when they are first needed, for its processor, and
 kept in the user's cache. Where there is none, and for everything but 32-bit numbers on a CPU, the
 same formulas are computed by calls of torch, beside every call of the loops.
-``WHOLEDOC_LOOPS=torch`` in the environment asks for that.
+``WHOLEDOC_LOOPS=torch`` in the environment asks for that. Threads are those of torch: the library
+is linked to no OpenMP of its own, but finds the one that torch has loaded.
 """
 
 import ctypes
@@ -19,9 +21,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_SOURCE = Path(__file__).with_name("loops.c")
+_SOURCES = [Path(__file__).with_name(name) for name in ("loops.c", "matrices.c")]
 _FLAGS = [
-    *("-O3", "-march=native", "-std=c11", "-shared", "-fPIC"),
+    *("-O3", "-march=native", "-std=gnu11", "-fPIC"),
     # What vector instructions need; -ffast-math would change how all of the process computes.
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"),
 ]
@@ -31,6 +33,9 @@ _FUNCTIONS = {
     "attention_forward": "nnnnpppppnpp",
     "attention_backward": "nnnnpppppnpppppnp",
     "softmax": "nnppppfppp",
+    "packed_size": "nn",
+    "pack": "nnpnnp",
+    "multiply": "nnnpnnppnn",
 }
 """The arguments of each: whole numbers, pointers, fractions."""
 _TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
@@ -60,33 +65,44 @@ def compiled_loops() -> ctypes.CDLL | None:
     for name, types in _FUNCTIONS.items():
         function = getattr(library, name)
         function.argtypes = [_TYPES[letter] for letter in types]
-        function.restype = None
+        function.restype = ctypes.c_long if name == "packed_size" else None
     return library
 
 
 def _compiled(compiler: str) -> Path:
     """The library for this source, these flags and this processor."""
-    flags = [*_FLAGS, "-mprefer-vector-width=512"] if platform.machine() == "x86_64" else _FLAGS
-    parts = [_SOURCE.read_text(encoding="utf-8"), compiler, *flags, _processor()]
+    flags = list(_FLAGS)
+    if platform.machine() == "x86_64":
+        flags.append("-mprefer-vector-width=512")
+    if platform.system() == "Linux":
+        flags.append("-fopenmp")
+    parts = [source.read_text(encoding="utf-8") for source in _SOURCES]
+    parts += [compiler, *flags, processor()]
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wholedoc"
     library = home / f"loops-{name}.so"
     if not library.exists():
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home) as place:
-            built = Path(place) / library.name
-            command = [compiler, *flags, str(_SOURCE), "-o", str(built), "-lm"]
-            subprocess.run(command, check=True, capture_output=True)
-            built.replace(library)  # at once, as other processes may be at it
+            sources = [str(source) for source in _SOURCES]
+            compile_all = [compiler, *flags, "-c", *sources]
+            subprocess.run(compile_all, check=True, capture_output=True, cwd=place)
+            objects = [source.with_suffix(".o").name for source in _SOURCES]
+            link = [compiler, "-shared", *objects, "-o", library.name, "-lm"]
+            subprocess.run(link, check=True, capture_output=True, cwd=place)
+            Path(place, library.name).replace(library)  # at once, as other processes may be at it
     return library
 
 
-def _processor() -> str:
-    """What tells apart processors that know different instructions."""
+def processor() -> str:
+    """What tells apart processors that are made differently or know different instructions."""
     lines = [platform.machine(), platform.processor()]
     info = Path("/proc/cpuinfo")
     if info.exists():
-        lines += sorted({line for line in info.read_text().splitlines() if "flags" in line[:9]})
+        known = info.read_text().splitlines()
+        lines += sorted(
+            {line for line in known if line.startswith(("vendor", "flags", "Features"))}
+        )
     return "\n".join(lines)
 
 
@@ -103,8 +119,8 @@ def gru_forward(
     rows, hidden = before.shape[-2:]
     for d in range(before.shape[0] if before.dim() == 3 else 1):
         loops.gru_forward(
-            rows, hidden, _at(bias, d), _at(before, d), _at(given, d),
-            _at(sums, d), sums.stride(-2), _at(new, d), _at(after, d),
+            rows, hidden, address(bias, d), address(before, d), address(given, d),
+            address(sums, d), sums.stride(-2), address(new, d), address(after, d),
         )  # fmt: skip
 
 
@@ -121,11 +137,11 @@ def gru_backward(
     rows, hidden = before.shape[-2:]
     for d in range(before.shape[0] if before.dim() == 3 else 1):
         loops.gru_backward(
-            rows, hidden, _at(grad, d), _at(before, d), _at(sums, d), sums.stride(-2),
-            _at(new, d), _at(kept, d), _at(grads, d), grads.stride(-2),
+            rows, hidden, address(grad, d), address(before, d), address(sums, d), sums.stride(-2),
+            address(new, d), address(kept, d), address(grads, d), grads.stride(-2),
         )  # fmt: skip
 
 
-def _at(tensor: Tensor, direction: int) -> int:
-    """Where the numbers of a direction begin."""
-    return tensor.data_ptr() + 4 * direction * tensor.stride(0)
+def address(tensor: Tensor, number: int) -> int:
+    """Where the first, second … of several matrices begins; 32-bit numbers."""
+    return tensor.data_ptr() + 4 * number * tensor.stride(0)

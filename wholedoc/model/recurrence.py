@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from wholedoc.model.loops import gru_backward, gru_forward, loops_for
+from wholedoc.model.matrices import Factor, multiply
 
 
 @final
@@ -267,12 +268,13 @@ class _BidirectionalGRU(torch.autograd.Function):
         inputs = torch.stack((words, words.index_select(0, mirror)))
         with torch.inference_mode():
             bias = b_input + gate_bias(b_state)
-            projected = torch.baddbmm(bias[:, None], inputs, w_input.transpose(1, 2))
+            projected = bias[:, None].repeat(1, len(words), 1)
+            Factor(w_input.transpose(1, 2)).multiply(inputs, projected, add=True)
             first = projected.new_zeros(2, counts[0], w_state.shape[-1])
             tape = GRUTape(first, projected, b_state, counts)
-            state_t = w_state.transpose(1, 2).contiguous()
+            to_state = Factor(w_state.transpose(1, 2))
             for j in range(len(counts)):
-                torch.bmm(tape.before[j], state_t, out=tape.recurrent[j])
+                to_state.multiply(tape.before[j], tape.recurrent[j])
                 tape.forward(j)
         ctx.save_for_backward(inputs, mirror, w_input, w_state)
         ctx.tape = tape
@@ -289,15 +291,15 @@ class _BidirectionalGRU(torch.autograd.Function):
             ahead, back = grad_states.chunk(2, dim=-1)
             both = torch.stack((ahead, back.index_select(0, mirror)))
             grads = torch.split(both, tape.counts, dim=1)
-            d_state = both[:, :0]
+            from_state, d_state = Factor(w_state), both[:, :0]
             for j in reversed(range(len(grads))):
                 add_rows(grads[j], d_state)
                 way.backward(j, grads[j])
-                d_state = way.kept[j].baddbmm_(way.recurrent[j], w_state)
+                d_state = from_state.multiply(way.recurrent[j], way.kept[j], add=True)
         d_projected, d_recurrent = way.all_projected, way.all_recurrent
-        ahead, back = torch.bmm(d_projected, w_input)
+        ahead, back = multiply(d_projected, w_input)
         return (
             back.index_select(0, mirror).add_(ahead), None,
-            torch.bmm(d_projected.transpose(1, 2), inputs), d_projected.sum(dim=1),
-            torch.bmm(d_recurrent.transpose(1, 2), way.before()), way.bias(),
+            multiply(d_projected.transpose(1, 2), inputs), d_projected.sum(dim=1),
+            multiply(d_recurrent.transpose(1, 2), way.before()), way.bias(),
         )  # fmt: skip

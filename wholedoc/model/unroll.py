@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.model.attention import doubled_exp
 from wholedoc.model.loops import loops_for
+from wholedoc.model.matrices import Factor, multiply
 from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, gate_bias, new_first
 
 _BLOCK_COST = 128
@@ -105,23 +106,22 @@ class _Unroll(torch.autograd.Function):
             context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
             seen_lower = lower.states if lower_mask is None else torch.empty_like(lower.states)
             seen_context_of, seen_lower_of = lower.steps(seen_contexts), lower.steps(seen_lower)
-            # Few rows are multiplied a good deal faster by matrices laid out for them.
-            lower_t, upper_t, context_t, between_t = (
-                weight.T.contiguous() for weight in (w_lower, w_upper, w_context, w_between)
+            to_lower, to_upper, to_context, to_between = (
+                Factor(weight.T) for weight in (w_lower, w_upper, w_context, w_between)
             )
             attention = _Attention(keys, values, lengths, score, blocks)
             for j in range(len(counts)):
-                torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
-                torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
+                to_lower.multiply(lower.before[j], lower.recurrent[j])
+                to_upper.multiply(upper.before[j], upper.recurrent[j])
                 query = lower.extra[j].add_(upper.extra[j])
                 context = attention.forward(query, alpha_of[j], context_of[j])
                 if context_mask is not None:
                     torch.mul(context, context_mask[j], out=seen_context_of[j])
-                lower.projected[j].addmm_(seen_context_of[j], context_t)
+                to_context.multiply(seen_context_of[j], lower.projected[j], add=True)
                 state = lower.forward(j)
                 if lower_mask is not None:
                     torch.mul(state, lower_mask[j], out=seen_lower_of[j])
-                upper.projected[j].addmm_(seen_lower_of[j], between_t)
+                to_between.multiply(seen_lower_of[j], upper.projected[j], add=True)
                 upper.forward(j)
         ctx.save_for_backward(
             values, seen_contexts, context_dropout, lower_dropout,
@@ -155,33 +155,38 @@ class _Unroll(torch.autograd.Function):
                 torch.split(grads, counts) for grads in (own_states, grad_contexts)
             )
             context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
+            from_lower, from_upper, from_context, from_between = map(
+                Factor, (w_lower, w_upper, w_context, w_between)
+            )
             d_lower_state = d_upper_state = grad_states[:0]
             for j in reversed(range(len(counts))):
                 add_rows(grad_state[j], d_upper_state)
                 upper.backward(j, grad_state[j])
-                d_seen = torch.mm(upper.projected[j], w_between)
+                d_seen = from_between.multiply(upper.projected[j], torch.empty_like(grad_state[j]))
                 if lower_mask is not None:
                     d_seen.mul_(lower_mask[j])
                 add_rows(d_seen, d_lower_state)
                 lower.backward(j, d_seen)
-                d_context = torch.mm(lower.projected[j], w_context)
+                d_context = from_context.multiply(
+                    lower.projected[j], torch.empty_like(grad_context[j])
+                )
                 if context_mask is None:
                     d_context.add_(grad_context[j])
                 else:
                     torch.addcmul(grad_context[j], d_context, context_mask[j], out=d_context)
                 attention.backward(j, d_context, queries[j], lower.extra[j])
                 upper.extra[j].copy_(lower.extra[j])
-                d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], w_lower)
-                d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], w_upper)
+                d_lower_state = from_lower.multiply(lower.recurrent[j], lower.kept[j], add=True)
+                d_upper_state = from_upper.multiply(upper.recurrent[j], upper.kept[j], add=True)
         d_words, d_between = lower.all_projected, upper.all_projected
         return (
             d_words, None, *attention.finish(), None,
             d_lower_state.clone(), d_upper_state.clone(), None, None,
             attention.d_score.clone(),
-            d_words.T @ seen_contexts,
-            lower.all_recurrent.T @ lower.before(), lower.bias(),
-            d_between.T @ ctx.seen_lower, d_between.sum(dim=0),
-            upper.all_recurrent.T @ upper.before(), upper.bias(),
+            multiply(d_words.T, seen_contexts),
+            multiply(lower.all_recurrent.T, lower.before()), lower.bias(),
+            multiply(d_between.T, ctx.seen_lower), d_between.sum(dim=0),
+            multiply(upper.all_recurrent.T, upper.before()), upper.bias(),
         )  # fmt: skip
 
 

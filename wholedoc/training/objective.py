@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from wholedoc.corpus.batches import Batch
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.loops import loops_for
+from wholedoc.model.matrices import Factor
 from wholedoc.model.translation import TranslationModel
 
 # Words whose logits exist at once: few enough for the caches, enough for an efficient product.
@@ -108,9 +109,10 @@ class _OutputLoss(torch.autograd.Function):
             slopes = _Slopes(features, weight, summed, len(shifts), of_word, label_smoothing)
         target_logits, target_logs = features.new_empty(2, len(features))
         buffer = features.new_empty(min(_CHUNK, len(features)), len(weight))
+        to_logits = Factor(weight.T)
         for start in range(0, len(features), _CHUNK):
             part = slice(start, start + _CHUNK)
-            logits = torch.mm(features[part], weight.T, out=buffer[: len(features[part])])
+            logits = to_logits.multiply(features[part], buffer[: len(features[part])])
             target_logits[part], target_logs[part] = _softmax(
                 logits,
                 shifts,
@@ -190,15 +192,14 @@ class _Slopes:
         of_word: Tensor,
         smoothing: float,
     ) -> None:
-        self._features, self._weight = features, weight
+        self._features, self._from_logits = features, Factor(weight)
         even = -smoothing / len(weight)
-        self._common = even * summed
-        self.features = torch.empty_like(features)
+        self.features = (even * summed).repeat(len(features), 1)
         self.weight = (even * features.sum(dim=0)).repeat(len(weight), 1)
         counts = torch.bincount(of_word, minlength=sentences).to(features.dtype)
         self.shifts = (even * counts)[:, None].repeat(1, len(weight))
 
     def add(self, part: slice, slope: Tensor) -> None:
         """A chunk's, but for those of the shifts, from p − (1−ε) 1_y."""
-        torch.addmm(self._common, slope, self._weight, out=self.features[part])
-        self.weight.addmm_(slope.T, self._features[part])
+        self._from_logits.multiply(slope, self.features[part], add=True)
+        Factor(self._features[part]).multiply(slope.T, self.weight, add=True)

@@ -1,0 +1,121 @@
+"""Products of matrices: the compiled ones beside torch's, in every layout that training has."""
+
+import shutil
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from wholedoc.model import matrices
+from wholedoc.model.matrices import Factor, compiled_are_faster, multiply, products_kind
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module", params=["compiled", "torch"])
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """By what matrices are multiplied, whatever this machine is."""
+    if request.param == "compiled" and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matrices, "compiled_are_faster", lambda: request.param == "compiled")
+        assert products_kind() == request.param
+        yield request.param
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def laid_out(matrix: Tensor, layout: str) -> Tensor:
+    """The same numbers, one row or column after the other, or as a part of a larger matrix."""
+    if layout == "columns":
+        return matrix.mT.contiguous().mT
+    if layout == "part":
+        whole = torch.full((*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1] + 5), 1e30)
+        part = whole[..., 1:, 2:-3]
+        part.copy_(matrix)
+        return part
+    return matrix
+
+
+def check_product(left: Tensor, right: Tensor, out: Tensor, *, add: bool) -> None:
+    exact = left.double() @ right.double() + (out.double() if add else 0)
+    found = Factor(right).multiply(left, out, add=add)
+    assert found.data_ptr() == out.data_ptr()
+    size = (left.double().abs() @ right.double().abs()).max().item() + 1
+    torch.testing.assert_close(out.double(), exact, rtol=0, atol=1e-6 * size)
+
+
+SIZES = st.integers(1, 70)
+
+
+@settings(deadline=None)
+@given(rows=SIZES, inner=SIZES, columns=SIZES, add=st.booleans())
+def test_products_of_any_size(kind: str, rows: int, inner: int, columns: int, add: bool) -> None:
+    check_product(random(rows, inner), random(inner, columns), random(rows, columns), add=add)
+
+
+@pytest.mark.parametrize("others", [(), (2,)])
+@pytest.mark.parametrize("layouts", list(product(["rows", "columns", "part"], repeat=2)))
+def test_products_in_any_layout(
+    kind: str, layouts: tuple[str, str], others: tuple[int, ...]
+) -> None:
+    left = laid_out(random(*others, 29, 37), layouts[0])
+    right = laid_out(random(*others, 37, 41), layouts[1])
+    beside = torch.full((*others, 29, 43), 7.0)
+    for add in (False, True):
+        check_product(left, right, beside[..., 1:-1], add=add)
+    assert (beside[..., [0, -1]] == 7).all()
+    torch.testing.assert_close(multiply(left, right), left @ right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(300, 1100, 70), (3, 513, 40)])
+def test_products_larger_than_what_is_packed_together(
+    kind: str, rows: int, inner: int, columns: int
+) -> None:
+    for add in (False, True):
+        check_product(random(rows, inner), random(inner, columns), random(rows, columns), add=add)
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", [1, 7, 12, 13, 40])
+def test_a_row_does_not_depend_on_those_beside_it_nor_on_threads(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrices, "compiled_are_faster", lambda: True)
+    left, factor = random(rows, 600), Factor(random(600, 200))
+    together = factor.multiply(left, torch.empty(rows, 200))
+    for row, found in zip(left, together, strict=True):
+        assert torch.equal(factor.multiply(row[None], torch.empty(1, 200))[0], found)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(factor.multiply(left, torch.empty(rows, 200)), together)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(("asked", "vendor", "expected"), [
+    ("torch", "AuthenticAMD", False),
+    ("compiled", "GenuineIntel", True),
+    (None, "AuthenticAMD", True),
+    (None, "GenuineIntel", False),
+])  # fmt: skip
+def test_compiled_products_are_for_processors_on_which_they_were_measured(
+    asked: str | None, vendor: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrices, "processor", lambda: f"vendor_id: {vendor}")
+    monkeypatch.delenv("WHOLEDOC_PRODUCTS", raising=False)
+    if asked:
+        monkeypatch.setenv("WHOLEDOC_PRODUCTS", asked)
+    assert compiled_are_faster.__wrapped__() is expected
+
+
+def test_other_numbers_are_torchs(kind: str) -> None:
+    left, right = random(3, 4).double(), random(4, 5).double()
+    assert torch.equal(multiply(left, right), left @ right)
