@@ -31,11 +31,13 @@ from wholedoc.allocation import keep_freed_memory
 from wholedoc.app.training_speed import Contender, peak_flops, sentence_contender, text_of
 from wholedoc.app.workload import Material, run_material, shipped_material
 from wholedoc.config import ModelConfig
+from wholedoc.model import unroll
 from wholedoc.model.decoder import Decoder
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.flops import Text, training_flops, weights_of
+from wholedoc.model.loops import seconds_of_steps
 from wholedoc.model.matrices import Factor
-from wholedoc.model.recurrence import GRUReturn, GRUTape, _BidirectionalGRU
+from wholedoc.model.recurrence import GRUReturnSteps, GRUSteps, _BidirectionalGRU
 from wholedoc.model.translation import TranslationModel
 from wholedoc.model.unroll import _Attention, _AttentionReturn, _Unroll
 from wholedoc.training.loop import tiny_numbers_as_zero
@@ -51,11 +53,11 @@ CLOCKS = (
     (DECODER_BACK, _Unroll, "backward"),
     (ENCODER, _BidirectionalGRU, "forward"),
     (ENCODER_BACK, _BidirectionalGRU, "backward"),
-    (GATES, GRUTape, "forward"),
-    (GATES, GRUReturn, "backward"),
+    (GATES, GRUSteps, "forward"),
+    (GATES, GRUReturnSteps, "backward"),
     (ATTENTION, _Attention, "forward"),
     (ATTENTION, _AttentionReturn, "backward"),
-    (ATTENTION, _AttentionReturn, "finish"),
+    (ATTENTION, unroll, "_d_values"),
     (DROPOUT, Dropout, "mask"),
     (OUTPUT, _OutputLoss, "forward"),
     (OUTPUT, _OutputLoss, "backward"),
@@ -79,9 +81,13 @@ class Clocks:
 
         def run(*arguments: Any) -> Any:
             self._inner.append(0.0)
-            start = time.process_time()
+            start, compiled = time.process_time(), seconds_of_steps()
             result = function(*arguments)
             seconds = time.process_time() - start
+            for inner, name in ((GATES, "gates"), (ATTENTION, "attention")):
+                there = seconds_of_steps()[name] - compiled[name]
+                self.spent[inner] += there
+                self._inner[-1] += there
             self.spent[part] += seconds - self._inner.pop()
             self._inner[-1] += seconds
             return result

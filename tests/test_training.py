@@ -224,9 +224,10 @@ def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -
     log = train(config, tmp_path / "run").directory / "log.jsonl"
     events = [json.loads(line) for line in log.read_text().splitlines()]
     always = {"event", "stage", "time"}
+    kinds = {"loops", "products"}
     place = {"epoch", "updates", "seconds", "words", "peak_rss_mb"}
     fields = {
-        "start": always | {"updates", "processes", "loops"},
+        "start": always | kinds | {"updates", "processes"},
         "update": always | place | {"loss", "learning_rate", "gradient_norm"},
         "epoch": always | place | {"dev_perplexity", "train_perplexity"},
     }
@@ -234,7 +235,8 @@ def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -
     for event in events:
         assert event.keys() == fields[event["event"]]
         assert event["stage"] == "stage1"
-        assert all(isinstance(v, int | float) for k, v in event.items() if k not in always)
+        assert all(isinstance(v, int | float) for k, v in event.items() if k not in always | kinds)
+        assert {event[kind] for kind in kinds & event.keys()} <= {"compiled", "torch"}
     epochs = [event for event in events if event["event"] == "epoch"]
     assert [event["epoch"] for event in epochs] == list(range(1, 14))
     assert all(e["updates"] % 50 == 0 for e in events if e["event"] == "update")

@@ -24,6 +24,7 @@ from wholedoc.app.training_speed import (
 from wholedoc.app.workload import Material, run_material, shipped_material
 from wholedoc.model.flops import FORMULA
 from wholedoc.model.loops import loops_kind
+from wholedoc.model.matrices import products_kind
 from wholedoc.progress import say
 from wholedoc.training.loop import peak_rss_mb, tiny_numbers_as_zero
 from wholedoc.training.run import Run
@@ -64,6 +65,7 @@ class Bench:
         """The names that the command line promises."""
         return {
             "loops": loops_kind(),
+            "products": products_kind(),
             "peak_gflops": self.training.peak / 1e9,
             "flops": FORMULA,
             "train": self.training.speeds,
@@ -149,7 +151,8 @@ def print_bench(bench: Bench) -> None:
     """Tables for people."""
     training = bench.training
     peak = f"{training.peak / 1e9:.0f} GFLOP/s"
-    print(f"peak: {peak}, 32-bit product of {PEAK_SIZE}² matrices, 1 thread; loops: {loops_kind()}")
+    print(f"peak: {peak}, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
+    print(f"loops: {loops_kind()}, products: {products_kind()}")
     columns = f"{'words/s':>8} {'GFLOP/s':>8} {'of peak':>8}"
     print(f"\n{'training':36} {columns} {'cost of a word':>15}")
     for name, row in training.speeds.items():

@@ -1,12 +1,11 @@
 /* What training computes beside products of matrices, in one walk each.
 
-   Plain loops that a compiler turns into vector instructions: see loops.py, which builds them. Where
-   they are called, the same formulas stand as calls of torch. Matrices are given by the address of
-   their first row and, where rows do not follow each other, by the distance between rows in
-   numbers. */
+   Plain loops that a compiler turns into vector instructions: see loops.py, which builds them. The
+   same formulas stand in recurrence.py, unroll.py and objective.py as calls of torch. */
+
+#include "loops.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
 /* e^x = 2^n e^r with |r| ≤ ln 2 / 2, and a polynomial for e^r; never zero, never infinite. */
@@ -85,56 +84,65 @@ void gru_backward(long rows, long hidden, const float *restrict grad, const floa
     }
 }
 
-/* Attention.forward: score is -2v, keys hold e^2k, query holds 2q, which gives way to e^2q.
-   Of the cells of a sentence, as many as it has words are read and written. */
-void attention_forward(long rows, long cells, long align, long width,
-                       const int64_t *restrict lengths, const float *restrict keys,
-                       const float *restrict values, const float *restrict score,
-                       float *restrict query, long query_row, float *restrict alpha,
-                       float *restrict context)
+/* A step of _Attention of unroll.py: score is -2v, keys hold e^2k, query holds 2q, which gives way
+   to e^2q. Of the cells of a sentence, as many as it has words are read and written. */
+void attention_forward(long rows, const Attended *source, float *restrict queries, long query_row,
+                       float *restrict alphas, float *restrict contexts)
 {
+    const long cells = source->cells, align = source->align, width = source->width;
+    const float *restrict score = source->score;
+#pragma omp parallel for if (rows * cells * (align + width) > FEW)
     for (long t = 0; t < rows; t++) {
-        const float *key = keys + t * cells * align, *value = values + t * cells * width;
+        const float *restrict key = source->keys + t * cells * align;
+        const float *restrict value = source->values + t * cells * width;
+        const long length = source->lengths[t];
+        float *restrict query = queries + t * query_row, *restrict alpha = alphas + t * cells;
+        float *restrict context = contexts + t * width;
         float most = -INFINITY, total = 0.0f;
         for (long x = 0; x < align; x++)
             query[x] = exponential(query[x]);
-        for (long i = 0; i < lengths[t]; i++, key += align) {
+        for (long i = 0; i < length; i++, key += align) {
             float sum = 0.0f;
             for (long x = 0; x < align; x++)
                 sum += score[x] / (1.0f + key[x] * query[x]);
             alpha[i] = sum;
             most = sum > most ? sum : most;
         }
-        for (long i = 0; i < lengths[t]; i++) {
+        for (long i = 0; i < length; i++) {
             alpha[i] = exponential(alpha[i] - most);
             total += alpha[i];
         }
         memset(context, 0, width * sizeof *context);
-        for (long i = 0; i < lengths[t]; i++, value += width) {
+        for (long i = 0; i < length; i++, value += width) {
             alpha[i] /= total;
             for (long x = 0; x < width; x++)
                 context[x] += alpha[i] * value[x];
         }
-        query += query_row;
-        alpha += cells;
-        context += width;
     }
 }
 
-/* AttentionReturn.backward: twice is 2v, query holds e^2q; d_keys and d_score are added to. */
-void attention_backward(long rows, long cells, long align, long width,
-                        const int64_t *restrict lengths, const float *restrict keys,
-                        const float *restrict values, const float *restrict twice,
-                        const float *restrict query, long query_row, const float *restrict alpha,
-                        const float *restrict d_context, float *restrict d_keys,
-                        float *restrict d_score, float *restrict d_query, long d_query_row,
-                        float *restrict d_alpha)
+/* A step of _AttentionReturn: score is 2v, query holds e^2q; d_keys and d_scores, a row for each
+   sentence, are added to. */
+void attention_backward(long rows, const Attended *source, const float *restrict queries,
+                        long query_row, const float *restrict alphas,
+                        const float *restrict d_contexts, float *restrict d_keys,
+                        float *restrict d_scores, float *restrict d_queries, long d_query_row,
+                        float *restrict d_alphas)
 {
+    const long cells = source->cells, align = source->align, width = source->width;
+    const float *restrict twice = source->score;
+#pragma omp parallel for if (rows * cells * (align + width) > FEW)
     for (long t = 0; t < rows; t++) {
-        const float *key = keys + t * cells * align, *value = values + t * cells * width;
-        float *d_key = d_keys + t * cells * align;
+        const float *restrict key = source->keys + t * cells * align;
+        const float *restrict value = source->values + t * cells * width;
+        const float *restrict query = queries + t * query_row, *restrict alpha = alphas + t * cells;
+        const float *restrict d_context = d_contexts + t * width;
+        const long length = source->lengths[t];
+        float *restrict d_key = d_keys + t * cells * align, *restrict d_score = d_scores + t * align;
+        float *restrict d_query = d_queries + t * d_query_row;
+        float *restrict d_alpha = d_alphas + t * cells;
         float mean = 0.0f;
-        for (long i = 0; i < lengths[t]; i++, value += width) {
+        for (long i = 0; i < length; i++, value += width) {
             float sum = 0.0f;
             for (long x = 0; x < width; x++)
                 sum += d_context[x] * value[x];
@@ -142,7 +150,7 @@ void attention_backward(long rows, long cells, long align, long width,
             mean += alpha[i] * sum;
         }
         memset(d_query, 0, align * sizeof *d_query);
-        for (long i = 0; i < lengths[t]; i++, key += align, d_key += align) {
+        for (long i = 0; i < length; i++, key += align, d_key += align) {
             float d = alpha[i] * (d_alpha[i] - mean);
             for (long x = 0; x < align; x++) {
                 float u = 1.0f / (1.0f + key[x] * query[x]);
@@ -154,10 +162,6 @@ void attention_backward(long rows, long cells, long align, long width,
         }
         for (long x = 0; x < align; x++)
             d_query[x] *= twice[x];
-        query += query_row;
-        alpha += cells;
-        d_context += width;
-        d_query += d_query_row;
     }
 }
 

@@ -1,11 +1,12 @@
-"""The compiled loops of ``loops.c`` and ``matrices.c``.
+"""What is compiled of training: all steps of a recurrence, softmax, products of matrices.
 
-Gates, attention and softmax take one walk instead of many, and products of matrices suit few rows.
-They are compiled by the machine's own C compiler when they are first needed, for its processor, and
-kept in the user's cache. Where there is none, and for everything but 32-bit numbers on a CPU, the
-same formulas are computed by calls of torch, beside every call of the loops.
-``WHOLEDOC_LOOPS=torch`` in the environment asks for that. Threads are those of torch: the library
-is linked to no OpenMP of its own, but finds the one that torch has loaded.
+In ``loops.c``, ``matrices.c`` and ``steps.c`` gates, attention and softmax take one walk instead of
+many, products of matrices suit few rows, and no step waits for Python. They are compiled by the
+machine's own C compiler when they are first needed, for its processor, and kept in the user's
+cache. Where there is none, and for everything but 32-bit numbers on a CPU, the same formulas are
+computed by calls of torch. ``WHOLEDOC_LOOPS=torch`` in the environment asks for that. Threads are
+those of torch: the library is linked to no OpenMP of its own, but finds the one that torch has
+loaded.
 """
 
 import ctypes
@@ -21,28 +22,30 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_SOURCES = [Path(__file__).with_name(name) for name in ("loops.c", "matrices.c")]
+_SOURCES = [Path(__file__).with_name(name) for name in ("loops.c", "matrices.c", "steps.c")]
+_HEADER = Path(__file__).with_name("loops.h")
 _FLAGS = [
     *("-O3", "-march=native", "-std=gnu11", "-fPIC"),
     # What vector instructions need; -ffast-math would change how all of the process computes.
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"),
 ]
 _FUNCTIONS = {
-    "gru_forward": "nnppppnpp",
-    "gru_backward": "nnpppnpppn",
-    "attention_forward": "nnnnpppppnpp",
-    "attention_backward": "nnnnpppppnpppppnp",
+    "gru_steps_forward": "npp",
+    "gru_steps_backward": "npppp",
+    "unroll_forward": "p",
+    "unroll_backward": "pp",
     "softmax": "nnppppfppp",
     "packed_size": "nn",
     "pack": "nnpnnp",
     "multiply": "nnnpnnppnn",
 }
 """The arguments of each: whole numbers, pointers, fractions."""
+PARTS = ("products", "gates", "attention", "rest")
 _TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
 
 
 def loops_kind() -> str:
-    """By what gates, attention and softmax are computed on this machine's CPU."""
+    """By what recurrences and softmax are computed on this machine's CPU."""
     return "torch" if compiled_loops() is None else "compiled"
 
 
@@ -50,6 +53,14 @@ def loops_for(tensor: Tensor) -> ctypes.CDLL | None:
     """The compiled loops, if they can compute on such tensors and there are any."""
     usable = tensor.device.type == "cpu" and tensor.dtype == torch.float32
     return compiled_loops() if usable else None
+
+
+def seconds_of_steps() -> dict[str, float]:
+    """What the compiled steps of this process have taken so far, by parts."""
+    loops = compiled_loops()
+    if loops is None:
+        return dict.fromkeys(PARTS, 0.0)
+    return dict(zip(PARTS, (ctypes.c_double * 4).in_dll(loops, "seconds_of_steps"), strict=True))
 
 
 @cache
@@ -76,7 +87,7 @@ def _compiled(compiler: str) -> Path:
         flags.append("-mprefer-vector-width=512")
     if platform.system() == "Linux":
         flags.append("-fopenmp")
-    parts = [source.read_text(encoding="utf-8") for source in _SOURCES]
+    parts = [source.read_text(encoding="utf-8") for source in (_HEADER, *_SOURCES)]
     parts += [compiler, *flags, processor()]
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wholedoc"
@@ -104,42 +115,6 @@ def processor() -> str:
             {line for line in known if line.startswith(("vendor", "flags", "Features"))}
         )
     return "\n".join(lines)
-
-
-def gru_forward(
-    loops: ctypes.CDLL,
-    bias: Tensor,
-    before: Tensor,
-    given: Tensor,
-    sums: Tensor,
-    new: Tensor,
-    after: Tensor,
-) -> None:
-    """A step of :class:`GRUTape`, for each direction that it has."""
-    rows, hidden = before.shape[-2:]
-    for d in range(before.shape[0] if before.dim() == 3 else 1):
-        loops.gru_forward(
-            rows, hidden, address(bias, d), address(before, d), address(given, d),
-            address(sums, d), sums.stride(-2), address(new, d), address(after, d),
-        )  # fmt: skip
-
-
-def gru_backward(
-    loops: ctypes.CDLL,
-    grad: Tensor,
-    before: Tensor,
-    sums: Tensor,
-    new: Tensor,
-    kept: Tensor,
-    grads: Tensor,
-) -> None:
-    """A step of :class:`GRUReturn`, for each direction that it has."""
-    rows, hidden = before.shape[-2:]
-    for d in range(before.shape[0] if before.dim() == 3 else 1):
-        loops.gru_backward(
-            rows, hidden, address(grad, d), address(before, d), address(sums, d), sums.stride(-2),
-            address(new, d), address(kept, d), address(grads, d), grads.stride(-2),
-        )  # fmt: skip
 
 
 def address(tensor: Tensor, number: int) -> int:

@@ -5,6 +5,8 @@
    Every number of the result is added up in the same order, whatever rows stand beside it. Threads,
    as many as torch has, share the panels. */
 
+#include "loops.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +21,6 @@
 #define DEPTH 512         /* rows of b that are packed together: a panel of them stays in a cache */
 #define BLOCK (20 * TILE) /* rows of a, likewise */
 #define AHEAD (16 * PANEL)
-#define FEW 500000 /* multiplications that are not worth the other threads */
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 

@@ -1,9 +1,9 @@
-"""Products of matrices in training, by the compiled ones of ``matrices.c`` or by torch.
+"""Large products of matrices in training, by the compiled ones of ``matrices.c`` or by torch.
 
-On CPUs torch multiplies with Intel's library, which leaves a good deal to gain on processors of
-AMD, most of all where matrices have few rows: there, the compiled ones are taken. Elsewhere they
-have not been measured; ``WHOLEDOC_PRODUCTS=compiled`` or ``torch`` in the environment asks for
-either.
+On CPUs torch multiplies with Intel's library, which leaves something to gain on processors of AMD:
+there, the compiled ones are taken. Elsewhere they have not been measured;
+``WHOLEDOC_PRODUCTS=compiled`` or ``torch`` in the environment asks for either. (Compiled steps of a
+recurrence multiply in their own way everywhere.)
 """
 
 import ctypes
@@ -19,21 +19,28 @@ from wholedoc.model.loops import address, loops_for, processor
 
 
 @final
+class Packed:
+    """A matrix, or several side by side, laid out for compiled products."""
+
+    def __init__(self, loops: ctypes.CDLL, matrix: Float[Tensor, "*any inner column"]) -> None:
+        self.shape = inner, columns = matrix.shape[-2:]
+        several = matrix.shape[:-2].numel()
+        self._numbers = matrix.new_empty(several, loops.packed_size(inner, columns))
+        self.addresses = [address(self._numbers, d) for d in range(several)]
+        for d, packed in enumerate(self.addresses):
+            loops.pack(inner, columns, address(matrix, d), *matrix.stride()[-2:], packed)
+
+
+@final
 class Factor:
     """A matrix that others are multiplied by, laid out for that once; or several side by side."""
 
     def __init__(self, matrix: Float[Tensor, "*any inner column"]) -> None:
         self._loops = _products_for(matrix)
         if self._loops is None:
-            self._packed = matrix.contiguous()
-            return
-        self._shape = inner, columns = matrix.shape[-2:]
-        several = matrix.shape[:-2].numel()
-        size = self._loops.packed_size(inner, columns)
-        self._packed = matrix.new_empty(several, size)
-        self._addresses = [address(self._packed, d) for d in range(several)]
-        for d, packed in enumerate(self._addresses):
-            self._loops.pack(inner, columns, address(matrix, d), *matrix.stride()[-2:], packed)
+            self._matrix = matrix
+        else:
+            self._packed = Packed(self._loops, matrix)
 
     def multiply(
         self,
@@ -48,11 +55,11 @@ class Factor:
         """
         if self._loops is None:
             if not add:
-                return torch.matmul(rows, self._packed, out=out)
-            return (out.addmm_ if out.dim() == 2 else out.baddbmm_)(rows, self._packed)
-        for d, packed in enumerate(self._addresses):
+                return torch.matmul(rows, self._matrix, out=out)
+            return (out.addmm_ if out.dim() == 2 else out.baddbmm_)(rows, self._matrix)
+        for d, packed in enumerate(self._packed.addresses):
             self._loops.multiply(
-                rows.shape[-2], *self._shape, address(rows, d), *rows.stride()[-2:],
+                rows.shape[-2], *self._packed.shape, address(rows, d), *rows.stride()[-2:],
                 packed, address(out, d), out.stride(-2), add,
             )  # fmt: skip
         return out

@@ -5,7 +5,9 @@ built on them multiply inputs for all steps at once and take each weight's gradi
 over all steps. Sequences of any lengths are packed, and nothing is computed for padding.
 """
 
+from ctypes import CDLL, byref
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -13,8 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from wholedoc.model.loops import gru_backward, gru_forward, loops_for
-from wholedoc.model.matrices import Factor, multiply
+from wholedoc.model.loops import address, loops_for
+from wholedoc.model.matrices import Factor, Packed, multiply
+from wholedoc.model.steps import Return, Tape
 
 
 @final
@@ -92,49 +95,68 @@ class GRUTape:
         extra: int = 0,
     ) -> None:
         *others, words, gates = projected.shape
-        hidden = gates // 3
-        self.counts = counts
-        self.loops = loops_for(projected)
-        self._bias = bias[..., None, 2 * hidden :]
-        first = first.contiguous()
-        self.states = first.new_empty(*others, words, hidden)
-        self.after = self.steps(self.states)
-        """s_j of each step."""
-        starts = (first, *self.after)
-        self.before = [state[..., :n, :] for state, n in zip(starts, counts, strict=False)]
-        """s_{j-1} of the rows of each step."""
-        self.projected = self.steps(projected)
-        """u; may still be written to before its step."""
-        both = first.new_empty(*others, words, extra + gates)
-        self.recurrent = self.steps(both)
-        """e and g; to be written before their step.
+        self.hidden, self.extra, self.counts = gates // 3, extra, counts
+        self.first, self.bias = first.contiguous(), bias[..., 2 * self.hidden :]
+        self.projected = projected
+        """u; of a step, it may still be written to before."""
+        self.both = first.new_empty(*others, words, extra + gates)
+        """e and g, without b: a product that has nothing to add to is a good deal faster.
 
-        Without b: a product that has nothing to add to is a good deal faster.
+        In a step, g gives way to g_n + b_n, r and z.
         """
-        self.new_of = self.steps(first.new_empty(*others, words, hidden))
-        self.extra, self.sums = map(self.steps, (both[..., :extra], both[..., extra:]))
-        if self.loops is None:
-            parts = torch.split(both[..., extra:], hidden, dim=-1)
-            self.memory, self.reset, self.update = map(self.steps, parts)
-            self.sigmoids = self.steps(both[..., extra + hidden :])
-            self._given = self.steps(projected[..., : 2 * hidden])
-            self._given_new = self.steps(projected[..., 2 * hidden :])
+        self.new = first.new_empty(*others, words, self.hidden)
+        self.states = first.new_empty(*others, words, self.hidden)
 
     def steps(self, words: Float[Tensor, "*any word width"]) -> tuple[Tensor, ...]:
         """The words of each step."""
         return torch.split(words, self.counts, dim=-2)
 
+    @cached_property
+    def before(self) -> list[Float[Tensor, "*any row hidden"]]:
+        """s_{j-1} of the rows of each step."""
+        starts = (self.first, *self.steps(self.states))
+        return [state[..., :n, :] for state, n in zip(starts, self.counts, strict=False)]
+
+    def compiled(self, d: int = 0) -> Tape:
+        """One direction as it is given to the compiled steps, but for W_s."""
+        tensors = (self.projected, self.both, self.new, self.states)
+        return Tape(
+            self.hidden, self.extra, address(self.first, d), address(self.bias, d), None,
+            *(address(tensor, d) for tensor in tensors),
+        )  # fmt: skip
+
+
+class GRUSteps:
+    """The steps of a tape, one after the other, by torch."""
+
+    def __init__(self, tape: GRUTape) -> None:
+        hidden, extra = tape.hidden, tape.extra
+        self.before, self._bias = tape.before, tape.bias[..., None, :]
+        self.projected, self.recurrent = tape.steps(tape.projected), tape.steps(tape.both)
+        """u, and [e g], which are to be written before their step."""
+        self.extra = tape.steps(tape.both[..., :extra])
+        self._gates = _Gates(tape)
+        self._given = tape.steps(tape.projected[..., : 2 * hidden])
+        self._given_new = tape.steps(tape.projected[..., 2 * hidden :])
+        self._after = tape.steps(tape.states)
+
     def forward(self, j: int) -> Float[Tensor, "*any row hidden"]:
         """s_j, from u and g, which give way to r and z."""
-        before, new, after = self.before[j], self.new_of[j], self.after[j]
-        if self.loops is not None:
-            given, sums = self.projected[j], self.sums[j]
-            gru_forward(self.loops, self._bias, before, given, sums, new, after)
-            return after
-        self.sigmoids[j].add_(self._given[j]).sigmoid_()
-        self.memory[j].add_(self._bias)
-        torch.addcmul(self._given_new[j], self.reset[j], self.memory[j], out=new)
-        return torch.lerp(new.tanh_(), before, self.update[j], out=after)
+        gates = self._gates
+        gates.both[j].add_(self._given[j]).sigmoid_()
+        gates.memory[j].add_(self._bias)
+        torch.addcmul(self._given_new[j], gates.reset[j], gates.memory[j], out=gates.new[j])
+        return torch.lerp(gates.new[j].tanh_(), self.before[j], gates.update[j], out=self._after[j])
+
+
+class _Gates:
+    """What the steps of a tape write of g, and n."""
+
+    def __init__(self, tape: GRUTape) -> None:
+        parts = torch.split(tape.both[..., tape.extra :], tape.hidden, dim=-1)
+        self.memory, self.reset, self.update = map(tape.steps, parts)
+        self.both = tape.steps(tape.both[..., tape.extra + tape.hidden :])
+        self.new = tape.steps(tape.new)
 
 
 class GRUReturn:
@@ -147,52 +169,55 @@ class GRUReturn:
     """
 
     def __init__(self, tape: GRUTape) -> None:
-        self._tape = tape
-        hidden = tape.states.shape[-1]
-        extra = tape.extra[0].shape[-1]
-        sizes = [hidden, extra, hidden, hidden, hidden, hidden]
+        self._tape, hidden = tape, tape.hidden
         with torch.inference_mode(mode=False):  # parts of it may go out as they are
-            grads = tape.states.new_empty(*tape.states.shape[:-1], sum(sizes))
-        kept, extras, *others = torch.split(grads, sizes, dim=-1)
-        self.kept, self.extra = tape.steps(kept), tape.steps(extras)
-        """kept: the part of the gradient of s_{j-1} that does not go through g."""
-        if tape.loops is None:
-            self._through, self._reset, self._update, self._new = map(tape.steps, others)
-            self._both = tape.steps(grads[..., -3 * hidden : -hidden])
-        self.all_projected = grads[..., -3 * hidden :]
-        self.projected = tape.steps(self.all_projected)
+            self.grads = tape.states.new_empty(*tape.states.shape[:-1], tape.extra + 5 * hidden)
+        self.projected = self.grads[..., -3 * hidden :]
         """The gradients of u."""
-        self._others = tape.steps(grads[..., -4 * hidden :])
-        self.all_recurrent = grads[..., hidden:-hidden]
-        self.recurrent = tape.steps(self.all_recurrent)
+        self.recurrent = self.grads[..., hidden:-hidden]
         """The gradients of e and g."""
 
-    def backward(self, j: int, grad: Float[Tensor, "*any row hidden"]) -> None:
-        """All gradients of a step, from that of s_j."""
-        tape = self._tape
-        before, new = tape.before[j], tape.new_of[j]
-        if tape.loops is not None:
-            kept, others = self.kept[j], self._others[j]
-            gru_backward(tape.loops, grad, before, tape.sums[j], new, kept, others)
-            return
-        torch.mul(grad, tape.update[j], out=self.kept[j])
-        d_new = torch.sub(grad, self.kept[j], out=self._new[j])
-        torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
-        torch.mul(d_new, tape.reset[j], out=self._through[j])
-        torch.mul(d_new, tape.memory[j], out=self._reset[j])
-        torch.sub(before, new, out=self._update[j]).mul_(grad)
-        both = self._both[j]
-        torch.ops.aten.sigmoid_backward.grad_input(both, tape.sigmoids[j], grad_input=both)
+    def first(self) -> Float[Tensor, "*any row hidden"]:
+        """The gradient of the first states."""
+        rows = self._tape.first.shape[-2]
+        return self.grads[..., :rows, : self._tape.hidden].clone()
 
-    def before(self) -> Float[Tensor, "*any word hidden"]:
-        """s_{j-1} of all steps."""
-        return torch.cat(self._tape.before, dim=-2)
+    def weight(self) -> Float[Tensor, "*any both hidden"]:
+        """The gradient of W_s: one product over all steps."""
+        return multiply(self.recurrent.mT, torch.cat(self._tape.before, dim=-2))
 
     def bias(self) -> Float[Tensor, "*any gates"]:
         """The gradient of b."""
-        hidden = self.kept[0].shape[-1]
-        summed = self.all_recurrent[..., -3 * hidden :].sum(dim=-2)
-        return summed.roll(-hidden, dims=-1)
+        hidden = self._tape.hidden
+        return self.recurrent[..., -3 * hidden :].sum(dim=-2).roll(-hidden, dims=-1)
+
+
+class GRUReturnSteps:
+    """The steps of the way back, one after the other, by torch."""
+
+    def __init__(self, tape: GRUTape, way: GRUReturn) -> None:
+        hidden, extra = tape.hidden, tape.extra
+        sizes = [hidden, extra, hidden, hidden, hidden, hidden]
+        parts = torch.split(way.grads, sizes, dim=-1)
+        self.kept, self.extra, self._through, self._reset, self._update, self._new = map(
+            tape.steps, parts
+        )
+        """kept: the part of the gradient of s_{j-1} that does not go through g."""
+        self._both = tape.steps(way.grads[..., -3 * hidden : -hidden])
+        self.projected, self.recurrent = tape.steps(way.projected), tape.steps(way.recurrent)
+        self._before, self._gates = tape.before, _Gates(tape)
+
+    def backward(self, j: int, grad: Float[Tensor, "*any row hidden"]) -> None:
+        """All gradients of a step, from that of s_j."""
+        gates, new = self._gates, self._gates.new[j]
+        torch.mul(grad, gates.update[j], out=self.kept[j])
+        d_new = torch.sub(grad, self.kept[j], out=self._new[j])
+        torch.ops.aten.tanh_backward.grad_input(d_new, new, grad_input=d_new)
+        torch.mul(d_new, gates.reset[j], out=self._through[j])
+        torch.mul(d_new, gates.memory[j], out=self._reset[j])
+        torch.sub(self._before[j], new, out=self._update[j]).mul_(grad)
+        both = self._both[j]
+        torch.ops.aten.sigmoid_backward.grad_input(both, gates.both[j], grad_input=both)
 
 
 def gate_bias(bias: Float[Tensor, "*any gates"]) -> Float[Tensor, "*any gates"]:
@@ -269,15 +294,16 @@ class _BidirectionalGRU(torch.autograd.Function):
         with torch.inference_mode():
             bias = b_input + gate_bias(b_state)
             projected = bias[:, None].repeat(1, len(words), 1)
-            Factor(w_input.transpose(1, 2)).multiply(inputs, projected, add=True)
+            Factor(w_input.mT).multiply(inputs, projected, add=True)
             first = projected.new_zeros(2, counts[0], w_state.shape[-1])
             tape = GRUTape(first, projected, b_state, counts)
-            to_state = Factor(w_state.transpose(1, 2))
-            for j in range(len(counts)):
-                to_state.multiply(tape.before[j], tape.recurrent[j])
-                tape.forward(j)
+            loops = loops_for(words)
+            if loops is None:
+                _forward_by_torch(tape, w_state)
+            else:
+                _forward_compiled(loops, tape, w_state)
         ctx.save_for_backward(inputs, mirror, w_input, w_state)
-        ctx.tape = tape
+        ctx.tape, ctx.loops = tape, loops
         return torch.cat((tape.states[0], tape.states[1].index_select(0, mirror)), dim=-1)
 
     @staticmethod
@@ -285,21 +311,52 @@ class _BidirectionalGRU(torch.autograd.Function):
     def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor | None, ...]:
         """All steps in reverse order, then one product for each weight."""
         inputs, mirror, w_input, w_state = ctx.saved_tensors
-        tape: GRUTape = ctx.tape
         with torch.inference_mode():
-            way = GRUReturn(tape)
+            way = GRUReturn(ctx.tape)
             ahead, back = grad_states.chunk(2, dim=-1)
-            both = torch.stack((ahead, back.index_select(0, mirror)))
-            grads = torch.split(both, tape.counts, dim=1)
-            from_state, d_state = Factor(w_state), both[:, :0]
-            for j in reversed(range(len(grads))):
-                add_rows(grads[j], d_state)
-                way.backward(j, grads[j])
-                d_state = from_state.multiply(way.recurrent[j], way.kept[j], add=True)
-        d_projected, d_recurrent = way.all_projected, way.all_recurrent
-        ahead, back = multiply(d_projected, w_input)
+            grads = torch.stack((ahead, back.index_select(0, mirror)))
+            if ctx.loops is None:
+                _backward_by_torch(ctx.tape, way, grads, w_state)
+            else:
+                _backward_compiled(ctx.loops, ctx.tape, way, grads, w_state)
+        ahead, back = multiply(way.projected, w_input)
         return (
             back.index_select(0, mirror).add_(ahead), None,
-            multiply(d_projected.transpose(1, 2), inputs), d_projected.sum(dim=1),
-            multiply(d_recurrent.transpose(1, 2), way.before()), way.bias(),
+            multiply(way.projected.mT, inputs), way.projected.sum(dim=1), way.weight(), way.bias(),
         )  # fmt: skip
+
+
+def _forward_by_torch(tape: GRUTape, w_state: Tensor) -> None:
+    gru = GRUSteps(tape)
+    state_t = w_state.mT.contiguous()
+    for j in range(len(tape.counts)):
+        torch.bmm(gru.before[j], state_t, out=gru.recurrent[j])
+        gru.forward(j)
+
+
+def _forward_compiled(loops: CDLL, tape: GRUTape, w_state: Tensor) -> None:
+    packed, counts = Packed(loops, w_state.mT), torch.tensor(tape.counts)
+    for d, weight in enumerate(packed.addresses):
+        one = tape.compiled(d)
+        one.state = weight
+        loops.gru_steps_forward(len(counts), counts.data_ptr(), byref(one))
+
+
+def _backward_by_torch(tape: GRUTape, way: GRUReturn, grads: Tensor, w_state: Tensor) -> None:
+    gru, grad = GRUReturnSteps(tape, way), tape.steps(grads)
+    d_state = grads[:, :0]
+    for j in reversed(range(len(grad))):
+        add_rows(grad[j], d_state)
+        gru.backward(j, grad[j])
+        d_state = gru.kept[j].baddbmm_(gru.recurrent[j], w_state)
+
+
+def _backward_compiled(
+    loops: CDLL, tape: GRUTape, way: GRUReturn, grads: Tensor, w_state: Tensor
+) -> None:
+    packed, counts = Packed(loops, w_state), torch.tensor(tape.counts)
+    for d, weight in enumerate(packed.addresses):
+        back = Return(weight, address(way.grads, d))
+        loops.gru_steps_backward(
+            len(counts), counts.data_ptr(), byref(tape.compiled(d)), byref(back), address(grads, d)
+        )

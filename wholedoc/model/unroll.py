@@ -7,20 +7,31 @@ steps run in inference mode, in which a view costs half: what goes out of it is 
 """
 
 from collections.abc import Sequence
+from ctypes import CDLL, byref
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.model.attention import doubled_exp
 from wholedoc.model.loops import loops_for
-from wholedoc.model.matrices import Factor, multiply
-from wholedoc.model.recurrence import GRUReturn, GRUTape, add_rows, gate_bias, new_first
+from wholedoc.model.matrices import Packed, multiply
+from wholedoc.model.recurrence import (
+    GRUReturn,
+    GRUReturnSteps,
+    GRUSteps,
+    GRUTape,
+    add_rows,
+    gate_bias,
+    new_first,
+)
+from wholedoc.model.steps import Attended, Return, Unroll, UnrollReturn, pointer
 
 _BLOCK_COST = 128
 """What a block's calls cost at every step, in source words that are attended to; about."""
@@ -92,44 +103,28 @@ class _Unroll(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """The steps in order."""
         align, lengths = keys.shape[-1], mask.sum(dim=1)
-        blocks = ctx.blocks = [(slice(0, len(keys)), keys.shape[1])]
-        if keys.is_cpu:  # elsewhere a block's calls cost more than the padding that it saves
-            blocks = ctx.blocks = source_blocks(lengths.tolist())
         contexts = words.new_empty(len(words), values.shape[-1])
         seen_contexts = contexts if context_dropout is None else torch.empty_like(contexts)
         with torch.inference_mode():
             given = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
             lower = GRUTape(lower0, words + gate_bias(b_lower), b_lower, counts, align)
             upper = GRUTape(upper0, given, b_upper, counts, align)
-            alphas = words.new_zeros(len(words), keys.shape[1])
-            alpha_of, context_of = torch.split(alphas, counts), torch.split(contexts, counts)
-            context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
-            seen_lower = lower.states if lower_mask is None else torch.empty_like(lower.states)
-            seen_context_of, seen_lower_of = lower.steps(seen_contexts), lower.steps(seen_lower)
-            to_lower, to_upper, to_context, to_between = (
-                Factor(weight.T) for weight in (w_lower, w_upper, w_context, w_between)
-            )
-            attention = _Attention(keys, values, lengths, score, blocks)
-            for j in range(len(counts)):
-                to_lower.multiply(lower.before[j], lower.recurrent[j])
-                to_upper.multiply(upper.before[j], upper.recurrent[j])
-                query = lower.extra[j].add_(upper.extra[j])
-                context = attention.forward(query, alpha_of[j], context_of[j])
-                if context_mask is not None:
-                    torch.mul(context, context_mask[j], out=seen_context_of[j])
-                to_context.multiply(seen_context_of[j], lower.projected[j], add=True)
-                state = lower.forward(j)
-                if lower_mask is not None:
-                    torch.mul(state, lower_mask[j], out=seen_lower_of[j])
-                to_between.multiply(seen_lower_of[j], upper.projected[j], add=True)
-                upper.forward(j)
+            seen_lower = lower.states if lower_dropout is None else torch.empty_like(lower.states)
+            run = _Run(
+                counts, doubled_exp(keys.contiguous()), values.contiguous(), lengths,
+                score, context_dropout, lower_dropout, lower, upper,
+                words.new_zeros(len(words), keys.shape[1]), contexts, seen_contexts, seen_lower,
+            )  # fmt: skip
+            loops = loops_for(words)
+            steps = _forward_by_torch if loops is None else partial(_forward_compiled, loops)
+            steps(run, _Weights(w_lower, w_upper, w_context, w_between))
         ctx.save_for_backward(
-            values, seen_contexts, context_dropout, lower_dropout,
+            values, contexts, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         )  # fmt: skip
-        ctx.seen_lower, ctx.keys, ctx.lengths = seen_lower, attention.keys, lengths
-        ctx.lower, ctx.upper, ctx.alphas = lower, upper, alpha_of
-        alphas = alphas.clone()
+        ctx.kept = run.keys, lengths, lower, upper, run.alphas, seen_lower
+        ctx.loops = loops
+        alphas = run.alphas.clone()
         ctx.mark_non_differentiable(alphas)
         return upper.states.clone(), contexts, alphas
 
@@ -141,53 +136,193 @@ class _Unroll(torch.autograd.Function):
         """The steps in reverse order, then one product per weight."""
         del grad_alphas
         (
-            values, seen_contexts, context_dropout, lower_dropout,
+            values, contexts, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
         ) = ctx.saved_tensors  # fmt: skip
-        queries, counts = ctx.lower.extra, ctx.lower.counts
+        keys, lengths, lower, upper, alphas, seen_lower = ctx.kept
         with torch.inference_mode():
-            lower, upper = GRUReturn(ctx.lower), GRUReturn(ctx.upper)
-            attention = _AttentionReturn(
-                ctx.keys, values, ctx.lengths, score, ctx.alphas, ctx.blocks
-            )
-            own_states = grad_states.clone(memory_format=torch.contiguous_format)
-            grad_state, grad_context = (
-                torch.split(grads, counts) for grads in (own_states, grad_contexts)
-            )
-            context_mask, lower_mask = _split(counts, context_dropout, lower_dropout)
-            from_lower, from_upper, from_context, from_between = map(
-                Factor, (w_lower, w_upper, w_context, w_between)
-            )
-            d_lower_state = d_upper_state = grad_states[:0]
-            for j in reversed(range(len(counts))):
-                add_rows(grad_state[j], d_upper_state)
-                upper.backward(j, grad_state[j])
-                d_seen = from_between.multiply(upper.projected[j], torch.empty_like(grad_state[j]))
-                if lower_mask is not None:
-                    d_seen.mul_(lower_mask[j])
-                add_rows(d_seen, d_lower_state)
-                lower.backward(j, d_seen)
-                d_context = from_context.multiply(
-                    lower.projected[j], torch.empty_like(grad_context[j])
-                )
-                if context_mask is None:
-                    d_context.add_(grad_context[j])
-                else:
-                    torch.addcmul(grad_context[j], d_context, context_mask[j], out=d_context)
-                attention.backward(j, d_context, queries[j], lower.extra[j])
-                upper.extra[j].copy_(lower.extra[j])
-                d_lower_state = from_lower.multiply(lower.recurrent[j], lower.kept[j], add=True)
-                d_upper_state = from_upper.multiply(upper.recurrent[j], upper.kept[j], add=True)
-        d_words, d_between = lower.all_projected, upper.all_projected
+            run = _Run(
+                lower.counts, keys, values.contiguous(), lengths,
+                score, context_dropout, lower_dropout, lower, upper,
+                alphas, contexts, seen_contexts, seen_lower,
+            )  # fmt: skip
+            way = _RunReturn(run, grad_states, grad_contexts)
+            steps = _backward_by_torch
+            if ctx.loops is not None:
+                steps = partial(_backward_compiled, ctx.loops)
+            steps(run, way, _Weights(w_lower, w_upper, w_context, w_between))
+        d_words, d_between = way.lower.projected, way.upper.projected
         return (
-            d_words, None, *attention.finish(), None,
-            d_lower_state.clone(), d_upper_state.clone(), None, None,
-            attention.d_score.clone(),
+            d_words, None, way.d_keys * (4 * score), _d_values(run, way), None,
+            way.lower.first(), way.upper.first(), None, None,
+            way.d_scores.sum(dim=0),
             multiply(d_words.T, seen_contexts),
-            multiply(lower.all_recurrent.T, lower.before()), lower.bias(),
-            multiply(d_between.T, ctx.seen_lower), d_between.sum(dim=0),
-            multiply(upper.all_recurrent.T, upper.before()), upper.bias(),
+            way.lower.weight(), way.lower.bias(),
+            multiply(d_between.T, seen_lower), d_between.sum(dim=0),
+            way.upper.weight(), way.upper.bias(),
         )  # fmt: skip
+
+
+class _Weights(NamedTuple):
+    """The matrices of a step, as they are given to :class:`_Unroll`."""
+
+    lower: Tensor
+    upper: Tensor
+    context: Tensor
+    between: Tensor
+
+
+@dataclass(frozen=True)
+class _Run:
+    """All steps: what they are given and what they leave behind, of all words."""
+
+    counts: list[int]
+    keys: Float[Tensor, "sent src_word align"]
+    """e^{2k}."""
+    values: Float[Tensor, "sent src_word states"]
+    lengths: Int[Tensor, " sent"]
+    score: Float[Tensor, " align"]
+    context_dropout: Float[Tensor, "word states"] | None
+    lower_dropout: Float[Tensor, "word hidden"] | None
+    lower: GRUTape
+    """Beside g it makes the query, which gives way to e^{2q}."""
+    upper: GRUTape
+    alphas: Float[Tensor, "word src_word"]
+    """Zero at padding beforehand."""
+    contexts: Float[Tensor, "word states"]
+    seen_contexts: Float[Tensor, "word states"]
+    """What dropout leaves of them."""
+    seen_lower: Float[Tensor, "word hidden"]
+
+    @property
+    def blocks(self) -> list[tuple[slice, int]]:
+        """Sentences that are attended to together, and how many source words they have."""
+        if self.keys.is_cpu:
+            return source_blocks(self.lengths.tolist())
+        # Elsewhere a block's calls cost more than the padding that it saves.
+        return [(slice(0, len(self.keys)), self.keys.shape[1])]
+
+    def masks(self) -> list[tuple[Tensor, ...] | None]:
+        """Those of the context and of the lower layer for each step, if there are any."""
+        masks = (self.context_dropout, self.lower_dropout)
+        return [None if mask is None else self.lower.steps(mask) for mask in masks]
+
+
+class _RunReturn:
+    """The gradients of all steps."""
+
+    def __init__(self, run: _Run, grad_states: Tensor, grad_contexts: Tensor) -> None:
+        self.lower, self.upper = GRUReturn(run.lower), GRUReturn(run.upper)
+        self.states, self.d_contexts = (
+            grads.clone(memory_format=torch.contiguous_format)
+            for grads in (grad_states, grad_contexts)
+        )
+        """Those that come from elsewhere; the steps add theirs."""
+        self.d_keys = torch.zeros_like(run.keys)  # Σ_j ∂a_ji (u − u²)
+        self.d_scores = run.score.new_zeros(len(run.keys), len(run.score))
+
+
+def _d_values(run: _Run, way: _RunReturn) -> Tensor:
+    """The gradient of h: one product per sentence over all its steps."""
+    # (sentence, step, …), zero for the sentences that a step no longer has
+    alphas, d_contexts = (
+        pad_sequence(list(run.lower.steps(words))) for words in (run.alphas, way.d_contexts)
+    )
+    d_values = run.values.new_empty(run.values.shape)
+    for rows, words in run.blocks:
+        steps = sum(count > rows.start for count in run.counts)
+        of_words = alphas[rows, :steps, :words].mT
+        torch.bmm(of_words, d_contexts[rows, :steps], out=d_values[rows, :words])
+        d_values[rows, words:] = 0
+    return d_values
+
+
+def _forward_compiled(loops: CDLL, run: _Run, weights: _Weights) -> None:
+    packed = [Packed(loops, weight.T) for weight in weights]
+    score, counts = -2 * run.score, torch.tensor(run.counts)
+    steps = _structure(run, score, counts)
+    steps.lower.state, steps.upper.state, steps.context, steps.between = (
+        weight.addresses[0] for weight in packed
+    )
+    loops.unroll_forward(byref(steps))
+
+
+def _backward_compiled(loops: CDLL, run: _Run, way: _RunReturn, weights: _Weights) -> None:
+    packed = [Packed(loops, weight) for weight in weights]
+    lower, upper, context, between = (weight.addresses[0] for weight in packed)
+    score, counts = 2 * run.score, torch.tensor(run.counts)
+    sentences, cells, _ = run.keys.shape
+    room = score.new_empty(sentences * (run.lower.hidden + run.values.shape[-1] + cells))
+    back = UnrollReturn(
+        Return(lower, pointer(way.lower.grads)), Return(upper, pointer(way.upper.grads)),
+        context, between,
+        *map(pointer, (way.states, way.d_contexts, way.d_keys, way.d_scores, room)),
+    )  # fmt: skip
+    loops.unroll_backward(byref(_structure(run, score, counts)), byref(back))
+
+
+def _structure(run: _Run, score: Tensor, counts: Tensor) -> Unroll:
+    """All steps as they are given to the compiled ones, without the weights of the way there."""
+    source = Attended(
+        *run.keys.shape[1:], run.values.shape[-1],
+        *map(pointer, (run.lengths, run.keys, run.values, score)),
+    )  # fmt: skip
+    return Unroll(
+        len(counts), pointer(counts), source, run.lower.compiled(), run.upper.compiled(),
+        None, None,
+        *map(pointer, (run.context_dropout, run.lower_dropout)),
+        *map(pointer, (run.alphas, run.contexts, run.seen_contexts, run.seen_lower)),
+    )  # fmt: skip
+
+
+def _forward_by_torch(run: _Run, weights: _Weights) -> None:
+    lower, upper = GRUSteps(run.lower), GRUSteps(run.upper)
+    alpha, context, seen_context, seen_lower = map(
+        run.lower.steps, (run.alphas, run.contexts, run.seen_contexts, run.seen_lower)
+    )
+    context_mask, lower_mask = run.masks()
+    # Few rows are multiplied a good deal faster by matrices laid out for them.
+    lower_t, upper_t, context_t, between_t = (weight.T.contiguous() for weight in weights)
+    attention = _Attention(run)
+    for j in range(len(run.counts)):
+        torch.mm(lower.before[j], lower_t, out=lower.recurrent[j])
+        torch.mm(upper.before[j], upper_t, out=upper.recurrent[j])
+        query = lower.extra[j].add_(upper.extra[j])
+        attention.forward(query, alpha[j], context[j])
+        if context_mask is not None:
+            torch.mul(context[j], context_mask[j], out=seen_context[j])
+        lower.projected[j].addmm_(seen_context[j], context_t)
+        state = lower.forward(j)
+        if lower_mask is not None:
+            torch.mul(state, lower_mask[j], out=seen_lower[j])
+        upper.projected[j].addmm_(seen_lower[j], between_t)
+        upper.forward(j)
+
+
+def _backward_by_torch(run: _Run, way: _RunReturn, weights: _Weights) -> None:
+    lower, upper = GRUReturnSteps(run.lower, way.lower), GRUReturnSteps(run.upper, way.upper)
+    query = run.lower.steps(run.lower.both[..., : run.lower.extra])
+    attention = _AttentionReturn(run, way)
+    grad_state, d_context, alpha = map(run.lower.steps, (way.states, way.d_contexts, run.alphas))
+    context_mask, lower_mask = run.masks()
+    d_lower_state = d_upper_state = way.states[:0]
+    for j in reversed(range(len(run.counts))):
+        add_rows(grad_state[j], d_upper_state)
+        upper.backward(j, grad_state[j])
+        d_seen = torch.mm(upper.projected[j], weights.between)
+        if lower_mask is not None:
+            d_seen.mul_(lower_mask[j])
+        add_rows(d_seen, d_lower_state)
+        lower.backward(j, d_seen)
+        through = torch.mm(lower.projected[j], weights.context)
+        if context_mask is None:
+            d_context[j].add_(through)
+        else:
+            d_context[j].addcmul_(through, context_mask[j])
+        attention.backward(d_context[j], query[j], alpha[j], lower.extra[j])
+        upper.extra[j].copy_(lower.extra[j])
+        d_lower_state = lower.kept[j].addmm_(lower.recurrent[j], weights.lower)
+        d_upper_state = upper.kept[j].addmm_(upper.recurrent[j], weights.upper)
 
 
 class _Block:
@@ -233,15 +368,6 @@ def source_blocks(lengths: Sequence[int], start: int = 0) -> list[tuple[slice, i
     return [(slice(start, start + len(sizes)), int(ahead[-1]))]
 
 
-class _Given:
-    """What compiled loops are told of the sentences, the same at every step."""
-
-    def __init__(self, lengths: Tensor, keys: Tensor, values: Tensor, score: Tensor) -> None:
-        self._tensors = lengths, keys, values.contiguous(), score  # which have to stay there
-        addresses = (tensor.data_ptr() for tensor in self._tensors)
-        self.numbers = (*keys.shape[1:], values.shape[-1], *addresses)
-
-
 class _Attention:
     """a_ji = v · tanh(k_i + q_j), α_j = softmax(a_j), c_j = Σ_i α_ji h_i, step by step.
 
@@ -249,36 +375,19 @@ class _Attention:
     for all words, −2 v · u stands for a.
     """
 
-    def __init__(
-        self,
-        keys: Tensor,
-        values: Tensor,
-        lengths: Tensor,
-        score: Tensor,
-        blocks: Sequence[tuple[slice, int]],
-    ) -> None:
-        self._score, self._one = -2 * score, score.new_ones(())
-        self.keys = doubled_exp(keys.contiguous())
-        self._loops = loops_for(keys)
-        if self._loops is not None:
-            self._given = _Given(lengths, self.keys, values, self._score)
-            return
-        real = torch.arange(keys.shape[1], device=keys.device) < lengths[:, None]
-        padding = keys.new_zeros(real.shape).masked_fill_(~real, float("-inf"))
+    def __init__(self, run: _Run) -> None:
+        self._score, self._one = -2 * run.score, run.score.new_ones(())
+        cells = torch.arange(run.keys.shape[1], device=run.keys.device)
+        padding = run.keys.new_zeros(run.keys.shape[:2])
+        padding.masked_fill_(cells >= run.lengths[:, None], float("-inf"))
         self._blocks = []
-        for rows, words in blocks:
-            k, h, infinite = (tensor[rows, :words] for tensor in (self.keys, values, padding))
+        for rows, words in run.blocks:
+            k, h, infinite = (t[rows, :words] for t in (run.keys, run.values, padding))
             tensors = (k, h, k.new_empty(k.shape), infinite.contiguous())
             self._blocks.append(_Block(rows, words, *tensors))
 
-    def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> Tensor:
+    def forward(self, query: Tensor, alpha: Tensor, context: Tensor) -> None:
         """A step, from 2q, which gives way to e^{2q}; writes α, zero at padding before, and c."""
-        if self._loops is not None:
-            self._loops.attention_forward(
-                len(query), *self._given.numbers, query.data_ptr(), query.stride(0),
-                alpha.data_ptr(), context.data_ptr(),
-            )  # fmt: skip
-            return context
         queries = query.exp_().unsqueeze(1)
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
@@ -289,53 +398,27 @@ class _Attention:
             weights = block.cells(alpha)
             torch.softmax(scores.view_as(weights), dim=-1, out=weights)
             torch.bmm(weights.unsqueeze(1), values, out=block.rows(context).unsqueeze(1))
-        return context
 
 
 class _AttentionReturn:
-    """The way back through :class:`_Attention`, whose ``keys``, e^{2k}, it takes.
+    """The way back through :class:`_Attention`.
 
     ∂a/∂k_i = ∂a/∂q_j = v ⊙ (1 − tanh²) = 4v ⊙ (u − u²), half of that for 2q, and ∂a/∂v = 1 − 2u,
     whose 1 is left out: the gradients of a sum to zero over the words.
     """
 
-    def __init__(
-        self,
-        keys: Tensor,
-        values: Tensor,
-        lengths: Tensor,
-        score: Tensor,
-        alphas: Sequence[Tensor],
-        blocks: Sequence[tuple[slice, int]],
-    ) -> None:
-        self._alphas, self._cuts = alphas, blocks
-        self._doubled, self._one = 2 * score, score.new_ones(())
-        self.d_score = torch.zeros_like(score)
-        self._d_keys = torch.zeros_like(keys)  # Σ_j ∂a_ji (u − u²)
-        self._d_contexts = [values[:0, 0]] * len(alphas)
-        self._loops = loops_for(keys)
-        if self._loops is not None:
-            self._given = _Given(lengths, keys, values, self._doubled)
-            self._room = keys.new_empty(keys.shape[1])
-            return
+    def __init__(self, run: _Run, way: _RunReturn) -> None:
+        self._doubled, self._one = 2 * run.score, run.score.new_ones(())
+        self._d_score = way.d_scores[0]
         self._blocks = []
-        for rows, words in blocks:
-            k, h, d_keys = (tensor[rows, :words] for tensor in (keys, values, self._d_keys))
+        for rows, words in run.blocks:
+            k, h, d_keys = (tensor[rows, :words] for tensor in (run.keys, run.values, way.d_keys))
             tensors = (k, h.transpose(1, 2), k.new_empty(k.shape), d_keys)
             self._blocks.append(_Block(rows, words, *tensors))
 
-    def backward(self, j: int, d_context: Tensor, query: Tensor, d_query: Tensor) -> None:
+    def backward(self, d_context: Tensor, query: Tensor, alpha: Tensor, d_query: Tensor) -> None:
         """A step, from e^{2q}; writes the gradient of 2q."""
-        self._d_contexts[j] = d_context
-        alpha, queries = self._alphas[j], query.unsqueeze(1)
-        if self._loops is not None:
-            self._loops.attention_backward(
-                len(query), *self._given.numbers, query.data_ptr(), query.stride(0),
-                alpha.data_ptr(), d_context.data_ptr(),
-                self._d_keys.data_ptr(), self.d_score.data_ptr(),
-                d_query.data_ptr(), d_query.stride(0), self._room.data_ptr(),
-            )  # fmt: skip
-            return
+        queries = query.unsqueeze(1)
         for block in self._blocks:
             if not (tensors := block.active(len(query))):
                 break
@@ -344,26 +427,8 @@ class _AttentionReturn:
             d_alpha = torch.bmm(block.rows(d_context).unsqueeze(1), values_t).squeeze(1)
             d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
             u = torch.addcmul(self._one, keys, block.rows(queries), out=units).reciprocal_()
-            self.d_score.addmv_(u.view(-1, len(self._doubled)).T, d_scores.view(-1), alpha=-2)
+            self._d_score.addmv_(u.view(-1, len(self._doubled)).T, d_scores.view(-1), alpha=-2)
             slopes = torch.addcmul(u, u, u, value=-1, out=u)
             d_keys.addcmul_(slopes, d_scores.unsqueeze(2))
             summed = torch.bmm(d_scores.unsqueeze(1), slopes).squeeze(1)
             torch.mul(summed, self._doubled, out=block.rows(d_query))
-
-    def finish(self) -> tuple[Tensor, Tensor]:
-        """The gradients of k and h; that of h is one product per sentence over all its steps."""
-        d_keys = self._d_keys * (2 * self._doubled)
-        # (sentence, step, …), zero for the sentences that a step no longer has
-        alphas, d_contexts = pad_sequence(list(self._alphas)), pad_sequence(self._d_contexts)
-        d_values = d_keys.new_empty(*d_keys.shape[:2], d_contexts.shape[-1])
-        for rows, words in self._cuts:
-            steps = sum(len(alpha) > rows.start for alpha in self._alphas)
-            of_words = alphas[rows, :steps, :words].transpose(1, 2)
-            torch.bmm(of_words, d_contexts[rows, :steps], out=d_values[rows, :words])
-            d_values[rows, words:] = 0
-        return d_keys, d_values
-
-
-def _split(counts: list[int], *tensors: Tensor | None) -> list[tuple[Tensor, ...] | None]:
-    """The words of each step, of the tensors that there are."""
-    return [None if tensor is None else torch.split(tensor, counts) for tensor in tensors]

@@ -20,6 +20,7 @@ from torch import nn
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
 from wholedoc.model.loops import loops_kind
+from wholedoc.model.matrices import products_kind
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.training.checkpoint import (
     Position,
@@ -100,6 +101,7 @@ def train_stage(
                 updates=position.updates,
                 processes=world.size,
                 loops=loops_kind(),
+                products=products_kind(),
             )
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()
