@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wholedoc.model import matrices
-from wholedoc.model.matrices import Factor, compiled_are_faster, multiply, products_kind
+from wholedoc.model.matrices import Factor, Linear, compiled_are_faster, multiply, products_kind
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -80,6 +80,22 @@ def test_products_larger_than_what_is_packed_together(
 ) -> None:
     for add in (False, True):
         check_product(random(rows, inner), random(inner, columns), random(rows, columns), add=add)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_is_torchs(kind: str, bias: bool) -> None:
+    ours, theirs = Linear(9, 33, bias=bias), torch.nn.Linear(9, 33, bias=bias)
+    theirs.load_state_dict(ours.state_dict())
+    found = []
+    for layer in (ours, theirs):
+        rows = random(2, 5, 9).requires_grad_()
+        projected = layer(rows)
+        projected.sin().sum().backward()
+        gradients = [p.grad for p in (rows, *layer.parameters()) if p.grad is not None]
+        assert len(gradients) == (3 if bias else 2)
+        found.append([projected.detach(), *gradients])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
 @needs_compiler

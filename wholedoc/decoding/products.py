@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.decoding.compact import round_rows
+from wholedoc.model.matrices import Factor
 
 _LARGEST_INPUT = 63
 _PACKING = Lock()
@@ -32,19 +33,17 @@ class Product(ABC):
 
 @final
 class ExactProduct(Product):
-    """In the precision of the weights; the matrix stands transposed, which is read fastest."""
+    """In the precision of the weights; the matrix is laid out as it is read fastest."""
 
     def __init__(
         self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
     ) -> None:
-        self.weight = weight.T.contiguous()
+        self.weight = Factor(weight.T.contiguous())
         self.bias = bias
 
     def __call__(self, inputs: Float[Tensor, "row input"]) -> Float[Tensor, "row output"]:
         """W x + b."""
-        if self.bias is None:
-            return torch.mm(inputs, self.weight)
-        return torch.addmm(self.bias, inputs, self.weight)
+        return self.weight.project(inputs, self.bias)
 
 
 @final

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from wholedoc.model.encoder import Encoding
+from wholedoc.model.matrices import Linear
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Attention(nn.Module):
 
     def __init__(self, values: int, state: int, alignment: int) -> None:
         super().__init__()
-        self.key = nn.Linear(values, alignment, bias=False)
+        self.key = Linear(values, alignment, bias=False)
         self.query = nn.Linear(state, alignment, bias=False)
         self.score = nn.Linear(alignment, 1, bias=False)
 

@@ -14,6 +14,7 @@ from wholedoc.model.dropout import Dropout
 from wholedoc.model.encoder import Encoding
 from wholedoc.model.fusion import FUSIONS, Fusion
 from wholedoc.model.local import CONTEXTS
+from wholedoc.model.matrices import Linear
 from wholedoc.model.memory import Readings
 from wholedoc.model.recurrence import Gates, Packing, pack
 from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
@@ -150,8 +151,8 @@ class Output(nn.Module):
 
     def __init__(self, vocabulary: int, config: ModelConfig) -> None:
         super().__init__()
-        self.context = nn.Linear(2 * config.hidden, config.hidden, bias=False)
-        self.word = nn.Linear(config.embedding, config.hidden, bias=False)
+        self.context = Linear(2 * config.hidden, config.hidden, bias=False)
+        self.word = Linear(config.embedding, config.hidden, bias=False)
         self.vocabulary = nn.Linear(config.hidden, vocabulary)
 
     def features(

@@ -9,11 +9,12 @@ recurrence multiply in their own way everywhere.)
 import ctypes
 import os
 from functools import cache
-from typing import final
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from wholedoc.model.loops import address, loops_for, processor
 
@@ -63,6 +64,53 @@ class Factor:
                 packed, address(out, d), out.stride(-2), add,
             )  # fmt: skip
         return out
+
+    def project(
+        self, rows: Float[Tensor, "row inner"], bias: Float[Tensor, " column"] | None = None
+    ) -> Float[Tensor, "row column"]:
+        """The product of the rows and this matrix, with the bias added to each row."""
+        if self._loops is None:
+            matrix = self._matrix
+            return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
+        if bias is None:
+            return self.multiply(rows, rows.new_empty(len(rows), self._packed.shape[1]))
+        return self.multiply(rows, bias.repeat(len(rows), 1), add=True)
+
+
+@final
+class _Project(torch.autograd.Function):
+    """x ↦ W x + b for every row x."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """All rows in one product."""
+        ctx.save_for_backward(rows, weight)
+        return Factor(weight.T).project(rows, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Only what is asked for."""
+        rows, weight = ctx.saved_tensors
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            multiply(grad, weight) if of_rows else None,
+            multiply(grad.T, rows) if of_weight else None,
+            grad.sum(dim=0) if of_bias else None,
+        )
+
+
+class Linear(nn.Linear):
+    """x ↦ W x + b for every row x, multiplied as everything else in training."""
+
+    def forward(self, rows: Float[Tensor, "*any input"]) -> Float[Tensor, "*any output"]:
+        """W x + b."""
+        if _products_for(rows) is None:
+            return super().forward(rows)
+        found: Tensor = _Project.apply(  # type: ignore[no-untyped-call]
+            rows.reshape(-1, self.in_features), self.weight, self.bias
+        )
+        return found.view(*rows.shape[:-1], -1)
 
 
 def multiply(

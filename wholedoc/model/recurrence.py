@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from wholedoc.model.loops import address, loops_for
-from wholedoc.model.matrices import Factor, Packed, multiply
+from wholedoc.model.matrices import Factor, Linear, Packed, multiply
 from wholedoc.model.steps import Return, Tape
 
 
 @final
-class Gates(nn.Linear):
+class Gates(Linear):
     """A projection into the three gates of a GRU: reset, update, new."""
 
     def __init__(self, inputs: int, hidden: int, *, bias: bool = True) -> None:
