@@ -82,13 +82,14 @@ def test_products_larger_than_what_is_packed_together(
         check_product(random(rows, inner), random(inner, columns), random(rows, columns), add=add)
 
 
+@pytest.mark.parametrize("count", [5, 50])  # few rows, and many
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_layer_is_torchs(kind: str, bias: bool) -> None:
+def test_a_layer_is_torchs(kind: str, bias: bool, count: int) -> None:
     ours, theirs = Linear(9, 33, bias=bias), torch.nn.Linear(9, 33, bias=bias)
     theirs.load_state_dict(ours.state_dict())
     found = []
     for layer in (ours, theirs):
-        rows = random(2, 5, 9).requires_grad_()
+        rows = random(2, count, 9).requires_grad_()
         projected = layer(rows)
         projected.sin().sum().backward()
         gradients = [p.grad for p in (rows, *layer.parameters()) if p.grad is not None]

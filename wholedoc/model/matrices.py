@@ -18,6 +18,8 @@ from torch.autograd.function import once_differentiable
 
 from wholedoc.model.loops import address, loops_for, processor
 
+_MANY_ROWS = 64
+
 
 @final
 class Packed:
@@ -105,7 +107,8 @@ class Linear(nn.Linear):
 
     def forward(self, rows: Float[Tensor, "*any input"]) -> Float[Tensor, "*any output"]:
         """W x + b."""
-        if _products_for(rows) is None:
+        many = rows.numel() >= _MANY_ROWS * self.in_features  # so that W is worth being laid out
+        if not many or _products_for(rows) is None:
             return super().forward(rows)
         found: Tensor = _Project.apply(  # type: ignore[no-untyped-call]
             rows.reshape(-1, self.in_features), self.weight, self.bias
