@@ -35,7 +35,7 @@ from wholedoc.model import unroll
 from wholedoc.model.decoder import Decoder
 from wholedoc.model.dropout import Dropout
 from wholedoc.model.flops import Text, training_flops, weights_of
-from wholedoc.model.loops import seconds_of_steps
+from wholedoc.model.loops import timed_steps
 from wholedoc.model.matrices import Factor
 from wholedoc.model.recurrence import GRUReturnSteps, GRUSteps, _BidirectionalGRU
 from wholedoc.model.translation import TranslationModel
@@ -72,20 +72,21 @@ ROWS = (4, 8, 12, 16, 24, 32, 48, 96)
 class Clocks:
     """CPU seconds of functions that call each other, each without what others took."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiled: Callable[[], dict[str, float]]) -> None:
         self.spent: Counter[str] = Counter()
         self._inner = [0.0]
+        self._compiled = compiled
 
     def time(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
         """The function, with its seconds added up."""
 
         def run(*arguments: Any) -> Any:
             self._inner.append(0.0)
-            start, compiled = time.process_time(), seconds_of_steps()
+            start, compiled = time.process_time(), self._compiled()
             result = function(*arguments)
             seconds = time.process_time() - start
             for inner, name in ((GATES, "gates"), (ATTENTION, "attention")):
-                there = seconds_of_steps()[name] - compiled[name]
+                there = self._compiled()[name] - compiled[name]
                 self.spent[inner] += there
                 self._inner[-1] += there
             self.spent[part] += seconds - self._inner.pop()
@@ -97,10 +98,10 @@ class Clocks:
 
 def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text, int]:
     """CPU milliseconds of the parts of an update, the size of all updates, and their steps."""
-    clocks = Clocks()
-    spent = clocks.spent
     text, steps = Text(), 0
     with ExitStack() as stack:
+        clocks = Clocks(stack.enter_context(timed_steps()))
+        spent = clocks.spent
         for part, owner, name in CLOCKS:
             timed: Any = clocks.time(getattr(owner, name), part)
             if isinstance(owner.__dict__[name], staticmethod):

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,12 +12,16 @@ from torch import Tensor
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
+from wholedoc.errors import UserError
 from wholedoc.model import loops
 from wholedoc.model.recurrence import BidirectionalGRU, pack
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import word_loss
 
-needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="nothing is compiled there")
+needs_compiler = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="there is no C compiler"
+)
 
 
 @pytest.fixture
@@ -74,10 +79,10 @@ def test_a_recurrence_and_its_gradients_are_those_of_torch(
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * size)
 
 
-def model_and_gradients(scale: float) -> list[Tensor]:
+def model_and_gradients(scale: float, dropout: float = 0.0) -> list[Tensor]:
     """What a model computes of sentences of unlike lengths, and its gradients."""
     config = ModelConfig(hidden=20, embedding=12, alignment=19)
-    model = TranslationModel(config, 30, 30)
+    model = TranslationModel(config, 30, 30, dropout)
     initialise(model, seed=3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -93,16 +98,23 @@ def model_and_gradients(scale: float) -> list[Tensor]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize(("scale", "dropout"), [(1.0, 0.0), (4.0, 0.0), (1.0, 0.3)])
 def test_a_models_states_and_gradients_are_those_of_torch(
-    scale: float, by_torch: Callable[[], None]
+    scale: float, dropout: float, by_torch: Callable[[], None]
 ) -> None:
     torch.manual_seed(1)
-    compiled = model_and_gradients(scale)
+    compiled = model_and_gradients(scale, dropout)
     by_torch()
     torch.manual_seed(1)
-    for ours, theirs in zip(compiled, model_and_gradients(scale), strict=True):
+    for ours, theirs in zip(compiled, model_and_gradients(scale, dropout), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * theirs.abs().max().item())
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", [-1, 20])
+def test_targets_have_to_be_words(target: int) -> None:
+    with pytest.raises(IndexError, match="20 words"):
+        word_loss(torch.nn.Linear(4, 20), torch.ones(2, 4), torch.tensor([3, target]))
 
 
 @needs_compiler
@@ -156,6 +168,8 @@ def test_attention_stays_finite_where_tanh_is_flat(
 ) -> None:
     if kind == "torch":
         by_torch()
+    elif loops.loops_kind() == "torch":
+        pytest.skip("there is no C compiler")
     config = ModelConfig(hidden=4, embedding=3, alignment=5, initial_state="encoder")
     model = TranslationModel(config, 9, 9)
     initialise(model, seed=1)
@@ -198,12 +212,26 @@ def test_they_are_compiled_once_and_kept(compiler: Callable[[str], None], tmp_pa
     assert [file.suffix for file in kept] == [".so"]
 
 
-@pytest.mark.parametrize("text", ["exit 1", 'while [ "$1" != -o ]; do shift; done; echo > "$2"'])
+@on_linux
+@pytest.mark.parametrize(
+    ("text", "reason", "files"),
+    [
+        ("echo no such flag >&2; exit 1", "no such flag", 0),
+        ('for x; do [ "$last" = -o ] && echo > "$x"; last=$x; done; true', "file too short", 1),
+    ],
+)
 def test_torch_computes_where_nothing_comes_of_compiling(
-    text: str, compiler: Callable[[str], None]
+    text: str,
+    reason: str,
+    files: int,
+    compiler: Callable[[str], None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     compiler(text)  # that fails; that writes what cannot be loaded
     assert loops.loops_kind() == "torch"
+    assert reason in capsys.readouterr().err
+    assert len(list((tmp_path / "cache" / "wholedoc").iterdir())) == files
     model_and_gradients(1.0)
 
 
@@ -213,6 +241,34 @@ def test_torch_computes_where_nothing_can_be_kept(
     (tmp_path / "cache").touch()  # where a directory has to be
     compiler('exec cc "$@"')
     assert loops.loops_kind() == "torch"
+
+
+@needs_compiler
+def test_threads_change_nothing() -> None:
+    config = ModelConfig(hidden=192, embedding=64, alignment=64)
+    model = TranslationModel(config, 90, 90)
+    initialise(model, seed=3)
+    src, trg = (torch.randint(PAD + 1, 90, (32, 40)) for _ in range(2))  # enough to be divided
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            model.zero_grad()
+            decoded = model(src, torch.full((32,), 40), trg)
+            decoded.packed_features.sin().sum().backward()
+        finally:
+            torch.set_num_threads(before)
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append([decoded.packed_features.detach(), *gradients])
+    for one, many in zip(*found, strict=True):
+        torch.testing.assert_close(one, many, rtol=1e-5, atol=1e-5 * one.abs().max().item())
+
+
+def test_the_environment_asks_for_one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHOLEDOC_LOOPS", "fast")
+    with pytest.raises(UserError, match="'torch' or 'compiled'"):
+        loops.asked_for("WHOLEDOC_LOOPS")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Products of matrices: the compiled ones beside torch's, in every layout that training has."""
 
-import shutil
 from collections.abc import Iterator
 from itertools import product
 
@@ -11,15 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wholedoc.model import matrices
+from wholedoc.model.loops import loops_kind
 from wholedoc.model.matrices import Factor, Linear, compiled_are_faster, multiply, products_kind
 
-needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(loops_kind() == "torch", reason="there is no C compiler")
 
 
 @pytest.fixture(scope="module", params=["compiled", "torch"])
 def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """By what matrices are multiplied, whatever this machine is."""
-    if request.param == "compiled" and shutil.which("cc") is None:
+    if request.param == "compiled" and loops_kind() == "torch":
         pytest.skip("there is no C compiler")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrices, "compiled_are_faster", lambda: request.param == "compiled")
@@ -131,6 +131,11 @@ def test_compiled_products_are_for_processors_on_which_they_were_measured(
     if asked:
         monkeypatch.setenv("WHOLEDOC_PRODUCTS", asked)
     assert compiled_are_faster.__wrapped__() is expected
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_a_sum_of_nothing_is_zero(kind: str, add: bool) -> None:
+    check_product(random(3, 0), random(0, 5), random(3, 5), add=add)
 
 
 def test_other_numbers_are_torchs(kind: str) -> None:

@@ -21,7 +21,7 @@ static inline float exponential(float x)
     p = p * r + 1.6666667e-1f;
     p = p * r + 0.5f;
     p = p * r * r + r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) << 23;
+    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
     return p * power;
@@ -32,7 +32,7 @@ static inline float sigmoid(float x)
     return 1.0f / (1.0f + exponential(-x));
 }
 
-/* GRUTape.forward: sums holds [g_n g_r g_z], which give way to g_n + b_n, r and z. */
+/* A step of GRUSteps of recurrence.py: sums holds [g_n g_r g_z], which give way to g_n + b_n, r and z. */
 void gru_forward(long rows, long hidden, const float *restrict bias, const float *restrict before,
                  const float *restrict given, float *restrict sums, long sums_row,
                  float *restrict new_states, float *restrict after)
@@ -57,7 +57,7 @@ void gru_forward(long rows, long hidden, const float *restrict bias, const float
     }
 }
 
-/* GRUReturn.backward: kept gets the gradient of s but for the way through g, grads those of
+/* A step of GRUReturnSteps: kept gets the gradient of s but for the way through g, grads those of
    g_n, r, z and u_n. */
 void gru_backward(long rows, long hidden, const float *restrict grad, const float *restrict before,
                   const float *restrict sums, long sums_row, const float *restrict new_states,
@@ -86,7 +86,7 @@ void gru_backward(long rows, long hidden, const float *restrict grad, const floa
 
 /* A step of _Attention of unroll.py: score is -2v, keys hold e^2k, query holds 2q, which gives way
    to e^2q. Of the cells of a sentence, as many as it has words are read and written. */
-void attention_forward(long rows, const Attended *source, float *restrict queries, long query_row,
+void attention_forward(long rows, const Source *source, float *restrict queries, long query_row,
                        float *restrict alphas, float *restrict contexts)
 {
     const long cells = source->cells, align = source->align, width = source->width;
@@ -123,7 +123,7 @@ void attention_forward(long rows, const Attended *source, float *restrict querie
 
 /* A step of _AttentionReturn: score is 2v, query holds e^2q; d_keys and d_scores, a row for each
    sentence, are added to. */
-void attention_backward(long rows, const Attended *source, const float *restrict queries,
+void attention_backward(long rows, const Source *source, const float *restrict queries,
                         long query_row, const float *restrict alphas,
                         const float *restrict d_contexts, float *restrict d_keys,
                         float *restrict d_scores, float *restrict d_queries, long d_query_row,
@@ -183,8 +183,8 @@ static inline float add_and_find_largest(long count, float *restrict x, const fl
     return largest;
 }
 
-/* _softmax of training/objective.py: shifts are added to the logits, which give way to p; where
-   d_shifts is not null, target_slope is added to p at the target, and all that to d_shifts. */
+/* _softmax of training/objective.py: shifts are added to the logits. Where d_shifts is not null,
+   they give way to p with target_slope added at the target, and all that is added to d_shifts. */
 void softmax(long rows, long words, float *restrict logits, const float *restrict shifts,
              const int64_t *restrict sentences, const int64_t *restrict targets,
              float target_slope, float *restrict d_shifts, float *restrict target_logits,

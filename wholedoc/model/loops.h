@@ -16,11 +16,11 @@ typedef struct {
     long cells, align, width;
     const int64_t *lengths;
     const float *keys, *values, *score;
-} Attended;
+} Source;
 
-void attention_forward(long rows, const Attended *source, float *query, long query_row,
+void attention_forward(long rows, const Source *source, float *query, long query_row,
                        float *alpha, float *context);
-void attention_backward(long rows, const Attended *source, const float *query, long query_row,
+void attention_backward(long rows, const Source *source, const float *query, long query_row,
                         const float *alpha, const float *d_context, float *d_keys, float *d_scores,
                         float *d_query, long d_query_row, float *d_alpha);
 

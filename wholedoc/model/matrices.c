@@ -138,6 +138,8 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
               long a_column, const float *restrict b, float *restrict out, long out_row, long add)
 {
     long panels = parts(columns, PANEL);
+    for (long r = 0; !inner && !add && r < rows; r++)
+        memset(out + r * out_row, 0, columns * sizeof *out);
     float *left = malloc(smaller(rows, BLOCK) * smaller(inner, DEPTH) * sizeof *left);
     for (long top = 0; top < inner; top += DEPTH, add = 1) {
         long depth = smaller(DEPTH, inner - top);

@@ -1,4 +1,4 @@
-"""Large products of matrices in training, by the compiled ones of ``matrices.c`` or by torch.
+"""Large products of matrices, by the compiled ones of ``matrices.c`` or by torch.
 
 On CPUs torch multiplies with Intel's library, which leaves something to gain on processors of AMD:
 there, the compiled ones are taken. Elsewhere they have not been measured;
@@ -7,7 +7,6 @@ recurrence multiply in their own way everywhere.)
 """
 
 import ctypes
-import os
 from functools import cache
 from typing import Any, final
 
@@ -16,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from wholedoc.model.loops import address, loops_for, processor
+from wholedoc.model.loops import address, asked_for, loops_for, processor
 
 _MANY_ROWS = 64
 
@@ -103,7 +102,7 @@ class _Project(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """x ↦ W x + b for every row x, multiplied as everything else in training."""
+    """x ↦ W x + b for every row x, multiplied as everything else."""
 
     def forward(self, rows: Float[Tensor, "*any input"]) -> Float[Tensor, "*any output"]:
         """W x + b."""
@@ -138,5 +137,5 @@ def products_kind() -> str:
 @cache
 def compiled_are_faster() -> bool:
     """Whether they are taken on this machine."""
-    asked = os.environ.get("WHOLEDOC_PRODUCTS")
+    asked = asked_for("WHOLEDOC_PRODUCTS")
     return asked == "compiled" if asked else "AuthenticAMD" in processor()

@@ -1,8 +1,9 @@
 """GRU recurrences, written so that CPUs are kept busy.
 
-The formulas of a GRU step and their derivative stand here once, without a graph; the recurrences
-built on them multiply inputs for all steps at once and take each weight's gradient as one product
-over all steps. Sequences of any lengths are packed, and nothing is computed for padding.
+The formulas of a GRU step and their derivative stand here as calls of torch, without a graph,
+beside the compiled ones; the recurrences built on them multiply inputs for all steps at once and
+take each weight's gradient as one product over all steps. Sequences of any lengths are packed, and
+nothing is computed for padding.
 """
 
 from ctypes import CDLL, byref

@@ -7,19 +7,26 @@
 #include <string.h>
 #include <time.h>
 
-/* Seconds spent on products, gates, attention and everything else, for those who want to know. */
+/* Where the seconds spent on products, gates, attention and everything else are added up, if anyone
+   wants to know; for one thread. */
 enum { PRODUCTS, GATES, ATTENTION, REST };
-double seconds_of_steps[4];
-static double now;
+static double *seconds, now;
+
+void time_steps(double *parts)
+{
+    seconds = parts;
+}
 
 static void count(int part)
 {
     struct timespec clock;
     double before = now;
-    clock_gettime(CLOCK_MONOTONIC, &clock);
+    if (!seconds)
+        return;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &clock);
     now = clock.tv_sec + 1e-9 * clock.tv_nsec;
     if (part >= 0)
-        seconds_of_steps[part] += now - before;
+        seconds[part] += now - before;
 }
 
 /* GRUTape of recurrence.py: of all words, projected has u, both e and g, states s. */
@@ -140,7 +147,7 @@ void gru_steps_backward(long steps, const int64_t *counts, const Tape *tape, con
 typedef struct {
     long steps;
     const int64_t *counts;
-    Attended source;
+    Source source;
     Tape lower, upper;
     const float *context, *between; /* packed */
     const float *context_mask, *lower_mask;
@@ -196,7 +203,7 @@ typedef struct {
 void unroll_backward(const Unroll *u, const UnrollReturn *way)
 {
     const Tape *lower = &u->lower, *upper = &u->upper;
-    const Attended *source = &u->source;
+    const Source *source = &u->source;
     long hidden = lower->hidden, gates = 3 * hidden, width = source->width, word = 0;
     long row = grads_row(lower);
     float *d_seen = way->room, *d_context = d_seen + u->counts[0] * hidden;

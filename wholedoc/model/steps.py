@@ -31,7 +31,7 @@ class Return(ctypes.Structure):
     _fields_ = _pointers("state", "grads")
 
 
-class Attended(ctypes.Structure):
+class Source(ctypes.Structure):
     """What a decoder looks at."""
 
     _fields_ = [
@@ -46,7 +46,7 @@ class Unroll(ctypes.Structure):
     _fields_ = [
         *_numbers("steps"),
         *_pointers("counts"),
-        ("source", Attended),
+        ("source", Source),
         ("lower", Tape),
         ("upper", Tape),
         *_pointers("context", "between", "context_mask", "lower_mask"),

@@ -3,7 +3,8 @@
 It computes what :meth:`Decoder.step` computes word by word, and its derivative by hand: no graph is
 built per step, products that use the same state are one product, and each weight's gradient is one
 product over all steps. Attention energies are computed anew on the way back instead of kept. The
-steps run in inference mode, in which a view costs half: what goes out of it is allocated outside.
+steps are compiled ones where there are any, and calls of torch otherwise, in inference mode, in
+which a view costs half: what goes out of it is allocated outside.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from wholedoc.model.recurrence import (
     gate_bias,
     new_first,
 )
-from wholedoc.model.steps import Attended, Return, Unroll, UnrollReturn, pointer
+from wholedoc.model.steps import Return, Source, Unroll, UnrollReturn, pointer
 
 _BLOCK_COST = 128
 """What a block's calls cost at every step, in source words that are attended to; about."""
@@ -106,9 +107,10 @@ class _Unroll(torch.autograd.Function):
         contexts = words.new_empty(len(words), values.shape[-1])
         seen_contexts = contexts if context_dropout is None else torch.empty_like(contexts)
         with torch.inference_mode():
-            given = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
-            lower = GRUTape(lower0, words + gate_bias(b_lower), b_lower, counts, align)
-            upper = GRUTape(upper0, given, b_upper, counts, align)
+            given_upper = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
+            given_lower = (words + gate_bias(b_lower)).contiguous()
+            lower = GRUTape(lower0, given_lower, b_lower, counts, align)
+            upper = GRUTape(upper0, given_upper, b_upper, counts, align)
             seen_lower = lower.states if lower_dropout is None else torch.empty_like(lower.states)
             run = _Run(
                 counts, doubled_exp(keys.contiguous()), values.contiguous(), lengths,
@@ -263,7 +265,7 @@ def _backward_compiled(loops: CDLL, run: _Run, way: _RunReturn, weights: _Weight
 
 def _structure(run: _Run, score: Tensor, counts: Tensor) -> Unroll:
     """All steps as they are given to the compiled ones, without the weights of the way there."""
-    source = Attended(
+    source = Source(
         *run.keys.shape[1:], run.values.shape[-1],
         *map(pointer, (run.lengths, run.keys, run.values, score)),
     )  # fmt: skip

@@ -102,7 +102,7 @@ class _OutputLoss(torch.autograd.Function):
 
         ``ctx.needs_input_grad`` alone does not tell: weights need one in evaluation too.
         """
-        shifts = bias[None] if added is None else added + bias
+        shifts = (bias[None] if added is None else added + bias).contiguous()
         of_word = torch.zeros_like(targets) if added is None or sentences is None else sentences
         summed, slopes = weight.sum(dim=0), None
         if differentiate and any(ctx.needs_input_grad):
@@ -134,7 +134,7 @@ class _OutputLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_nats: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients at hand, scaled; most often by 1, which is not worth a walk."""
+        """The gradients at hand, scaled; most often by 1, which needs no product."""
         del grad_nats
         kept = (ctx.slopes.features, ctx.slopes.weight, ctx.slopes.shifts)
         features, weight, shifts = kept if grad == 1 else (slope * grad for slope in kept)
@@ -156,6 +156,9 @@ def _softmax(
     """
     loops = loops_for(logits)
     if loops is not None:
+        first, last = targets.aminmax()
+        if first < 0 or last >= logits.shape[1]:
+            raise IndexError(f"targets from {first} to {last} of {logits.shape[1]} words")
         found = logits.new_empty(2, len(logits))
         loops.softmax(
             *logits.shape, logits.data_ptr(), shifts.data_ptr(), of_word.data_ptr(),

@@ -38,6 +38,8 @@ from wholedoc.decoding.descent import System
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.model.language import SentenceVectors
+from wholedoc.model.loops import loops_kind
+from wholedoc.model.matrices import products_kind
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.checkpoint import load_weights
 from wholedoc.training.loop import StageFiles
@@ -121,6 +123,8 @@ class Run:
             "python": platform.python_version(),
             "machine": platform.machine(),
             "threads": torch.get_num_threads(),
+            "loops": loops_kind(),
+            "products": products_kind(),
             "seed": config.seed,
         }
         write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")
