@@ -14,6 +14,7 @@ from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.errors import UserError
 from wholedoc.model import loops
+from wholedoc.model.dropout import Dropout
 from wholedoc.model.recurrence import BidirectionalGRU, pack
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import word_loss
@@ -108,6 +109,35 @@ def test_a_models_states_and_gradients_are_those_of_torch(
     torch.manual_seed(1)
     for ours, theirs in zip(compiled, model_and_gradients(scale, dropout), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * theirs.abs().max().item())
+
+
+@pytest.mark.parametrize("kind", ["compiled", "torch"])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.95])
+def test_masks_drop_as_much_as_they_should_and_never_alike(
+    rate: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "torch":
+        monkeypatch.setattr("wholedoc.model.dropout.loops_for", lambda _: None)
+    elif loops.loops_kind() == "torch":
+        pytest.skip("there is no C compiler")
+
+    def draw(seed: int) -> list[Tensor]:
+        torch.manual_seed(seed)
+        masks = [Dropout(rate).mask((500, 201), torch.zeros(1)) for _ in range(2)]
+        return [mask for mask in masks if mask is not None]
+
+    one, two = draw(1)
+    assert torch.equal(one, draw(1)[0])  # resumed and repeated computations rely on it
+    spread = math.sqrt(rate * (1 - rate))
+    deviation = spread / math.sqrt(one.numel())
+    for mask in (one, two, *draw(2)):
+        assert mask.unique().tolist() == pytest.approx([0, 1 / (1 - rate)])
+        assert (mask == 0).float().mean().item() == pytest.approx(rate, abs=5 * deviation)
+    dropped = [(mask == 0).float().flatten() - rate for mask in (one, two, draw(2)[0])]
+    pairs = [(dropped[0], other) for other in dropped[1:]]
+    pairs += [(dropped[0][lag:], dropped[0][:-lag]) for lag in (1, 2, 4, 16, 201)]
+    for x, y in pairs:
+        assert (x * y).mean().item() == pytest.approx(0, abs=5 * deviation * spread)
 
 
 @needs_compiler

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from wholedoc.model.loops import loops_for
+
 _STEPS = 2**16
 
 
@@ -13,7 +15,8 @@ _STEPS = 2**16
 class Dropout(nn.Module):
     """x ⊙ m, with m = 0 with probability ``rate`` and 1/(1 − rate) otherwise, in training only.
 
-    One random 64-bit number gives four values of m, so the rate is a multiple of 2⁻¹⁶.
+    By torch one random 64-bit number gives four values of m, so the rate is a multiple of 2⁻¹⁶; a
+    compiled loop makes all values from one number.
     """
 
     def __init__(self, rate: float) -> None:
@@ -25,6 +28,12 @@ class Dropout(nn.Module):
         if not self.training or self.rate == 0:
             return None
         size = torch.Size(shape).numel()
+        loops = loops_for(like)
+        if loops is not None:
+            seed, mask = torch.randint(2**63 - 1, ()), like.new_empty(shape)
+            threshold = round(self.rate * 2**32)
+            loops.draw_mask(size, seed.item(), threshold, 1 / (1 - self.rate), mask.data_ptr())
+            return mask
         bits = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
         draws = bits.random_(-(2**63), None).view(torch.int16)[:size].view(shape)
         threshold = round(self.rate * _STEPS) - _STEPS // 2

@@ -32,7 +32,8 @@ static inline float sigmoid(float x)
     return 1.0f / (1.0f + exponential(-x));
 }
 
-/* A step of GRUSteps of recurrence.py: sums holds [g_n g_r g_z], which give way to g_n + b_n, r and z. */
+/* A step of GRUSteps of recurrence.py: sums holds [g_n g_r g_z], which give way to g_n + b_n, r
+   and z. */
 void gru_forward(long rows, long hidden, const float *restrict bias, const float *restrict before,
                  const float *restrict given, float *restrict sums, long sums_row,
                  float *restrict new_states, float *restrict after)
@@ -208,5 +209,23 @@ void softmax(long rows, long words, float *restrict logits, const float *restric
         }
         logits[targets[t]] += target_slope;
         d_shift[targets[t]] += target_slope;
+    }
+}
+
+/* A number that looks random, from any other: its bits multiplied and folded, as hashes do. */
+static inline uint32_t scramble(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+/* The mask of dropout.py: zero where a draw from 0 to 2^32 - 1 is below threshold, else scale. */
+void draw_mask(long size, long seed, long threshold, float scale, float *restrict mask)
+{
+    const uint32_t low = (uint32_t)seed, high = (uint32_t)((uint64_t)seed >> 32);
+    for (long i = 0; i < size; i++) {
+        uint32_t draw = scramble(scramble((uint32_t)i + low) ^ high);
+        mask[i] = draw < (uint32_t)threshold ? 0.0f : scale;
     }
 }

@@ -42,6 +42,7 @@ _FUNCTIONS = {
     "unroll_forward": "p",
     "unroll_backward": "pp",
     "softmax": "nnppppfppp",
+    "draw_mask": "nnnfp",
     "time_steps": "p",
     "packed_size": "nn",
     "pack": "nnpnnp",
