@@ -45,6 +45,24 @@ long packed_size(long inner, long columns)
     return inner * parts(columns, PANEL) * PANEL;
 }
 
+/* A few rows of a panel, four columns at a time: so compilers find instructions for it. */
+static void transpose(long rows, long width, const float *restrict from, long from_row,
+                      long from_column, float *restrict to)
+{
+    long x = 0;
+    for (; x + 4 <= width; x += 4) {
+        const float *a = from + x * from_column, *b = a + from_column, *c = b + from_column;
+        const float *d = c + from_column;
+        for (long k = 0; k < rows; k++) {
+            float four[4] = {a[k * from_row], b[k * from_row], c[k * from_row], d[k * from_row]};
+            memcpy(to + k * PANEL + x, four, sizeof four);
+        }
+    }
+    for (; x < width; x++)
+        for (long k = 0; k < rows; k++)
+            to[k * PANEL + x] = from[x * from_column + k * from_row];
+}
+
 /* Some rows of b, as [block of rows][panel][row][column], zero after the last column. */
 void pack(long inner, long columns, const float *restrict b, long b_row, long b_column,
           float *restrict packed)
@@ -59,14 +77,13 @@ void pack(long inner, long columns, const float *restrict b, long b_row, long b_
             long width = smaller(PANEL, columns - p * PANEL);
             if (width < PANEL)
                 memset(to, 0, depth * PANEL * sizeof *to);
-            for (long part = 0; part < depth; part += LANES)
-                if (b_column == 1)
-                    for (long k = part; k < smaller(part + LANES, depth); k++)
-                        memcpy(to + k * PANEL, from + k * b_row, width * sizeof *to);
-                else
-                    for (long x = 0; x < width; x++)
-                        for (long k = part; k < smaller(part + LANES, depth); k++)
-                            to[k * PANEL + x] = from[k * b_row + x * b_column];
+            if (b_column == 1)
+                for (long k = 0; k < depth; k++)
+                    memcpy(to + k * PANEL, from + k * b_row, width * sizeof *to);
+            else
+                for (long first = 0; first < depth; first += LANES)
+                    transpose(smaller(LANES, depth - first), width, from + first * b_row,
+                              b_row, b_column, to + first * PANEL);
         }
     }
 }
@@ -149,9 +166,9 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
             {
 #pragma omp for
                 for (long t = 0; t < tiles; t++) {
-                    long r = tile_start(t, tiles, height), end = tile_start(t + 1, tiles, height);
-                    pack_tile(end - r, depth, a + (first + r) * a_row + top * a_column, a_row,
-                              a_column, left + r * depth);
+                    long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
+                    pack_tile(n, depth, a + (first + r) * a_row + top * a_column, a_row, a_column,
+                              left + r * depth);
                 }
 #pragma omp for
                 for (long p = 0; p < panels; p++) {
