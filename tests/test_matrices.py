@@ -100,6 +100,16 @@ def test_a_layer_is_torchs(kind: str, bias: bool, count: int) -> None:
 
 
 @needs_compiler
+def test_a_choice_can_be_made(kind: str) -> None:
+    left, right = random(40, 600), random(600, 200)
+    ours = Factor(right, compiled=True).multiply(left, torch.empty(40, 200))
+    assert torch.equal(ours[:1], Factor(right, compiled=True).project(left[:1]))  # row by row
+    theirs = Factor(right, compiled=False).multiply(left, torch.empty(40, 200))
+    assert torch.equal(theirs, left @ right)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@needs_compiler
 @pytest.mark.parametrize("rows", [1, 7, 12, 13, 40])
 def test_a_row_does_not_depend_on_those_beside_it_nor_on_threads(
     rows: int, monkeypatch: pytest.MonkeyPatch

@@ -35,10 +35,17 @@ class Packed:
 
 @final
 class Factor:
-    """A matrix that others are multiplied by, laid out for that once; or several side by side."""
+    """A matrix that others are multiplied by, laid out for that once; or several side by side.
 
-    def __init__(self, matrix: Float[Tensor, "*any inner column"]) -> None:
-        self._loops = _products_for(matrix)
+    By compiled products where that is faster, unless one says whether to take them.
+    """
+
+    def __init__(
+        self, matrix: Float[Tensor, "*any inner column"], *, compiled: bool | None = None
+    ) -> None:
+        self._loops = _products_for(matrix) if compiled is None else None
+        if compiled:
+            self._loops = loops_for(matrix)
         if self._loops is None:
             self._matrix = matrix
         else:
