@@ -1,7 +1,6 @@
 """The compiled loops beside the same formulas as calls of torch, and what there is without them."""
 
 import math
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +19,7 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import word_loss
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="nothing is compiled there")
-needs_compiler = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="there is no C compiler"
-)
+needs_compiler = pytest.mark.skipif(loops.loops_kind() == "torch", reason="there is no C compiler")
 
 
 @pytest.fixture
