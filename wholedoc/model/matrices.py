@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from wholedoc.model.loops import address, asked_for, loops_for, processor
 
 _MANY_ROWS = 64
+"""From so many on, laying out a matrix costs less than compiled products gain by it; about."""
 
 
 @final

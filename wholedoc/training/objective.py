@@ -149,10 +149,10 @@ def _softmax(
     target_slope: float,
     d_shifts: Float[Tensor, "sent vocabulary"] | None,
 ) -> tuple[Float[Tensor, " word"], Float[Tensor, " word"]]:
-    """Logits of the targets, with ``shifts`` in them, and log p; logits give way to p.
+    """Logits of the targets, with ``shifts`` in them, and log p.
 
-    If gradients are wanted, to p with ``target_slope`` added at the targets, which is added to
-    those of the shifts.
+    If gradients are wanted, ``logits`` give way to p with ``target_slope`` added at the targets,
+    which is added to those of the shifts; if not, nobody may look at them afterwards.
     """
     loops = loops_for(logits)
     if loops is not None:
