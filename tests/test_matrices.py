@@ -31,10 +31,15 @@ def random(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
+LAYOUTS = ["rows", "columns", "part", "every second"]
+
+
 def laid_out(matrix: Tensor, layout: str) -> Tensor:
-    """The same numbers, one row or column after the other, or as a part of a larger matrix."""
+    """The same numbers, by rows or by columns, with gaps, or as a part of a larger matrix."""
     if layout == "columns":
         return matrix.mT.contiguous().mT
+    if layout == "every second":
+        return matrix.repeat_interleave(2, dim=-1)[..., ::2]
     if layout == "part":
         whole = torch.full((*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1] + 5), 1e30)
         part = whole[..., 1:, 2:-3]
@@ -61,7 +66,7 @@ def test_products_of_any_size(kind: str, rows: int, inner: int, columns: int, ad
 
 
 @pytest.mark.parametrize("others", [(), (2,)])
-@pytest.mark.parametrize("layouts", list(product(["rows", "columns", "part"], repeat=2)))
+@pytest.mark.parametrize("layouts", list(product(LAYOUTS, repeat=2)))
 def test_products_in_any_layout(
     kind: str, layouts: tuple[str, str], others: tuple[int, ...]
 ) -> None:
@@ -74,12 +79,14 @@ def test_products_in_any_layout(
     torch.testing.assert_close(multiply(left, right), left @ right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(300, 1100, 70), (3, 513, 40)])
 def test_products_larger_than_what_is_packed_together(
-    kind: str, rows: int, inner: int, columns: int
+    kind: str, rows: int, inner: int, columns: int, layout: str
 ) -> None:
+    left, right = (laid_out(random(*shape), layout) for shape in ((rows, inner), (inner, columns)))
     for add in (False, True):
-        check_product(random(rows, inner), random(inner, columns), random(rows, columns), add=add)
+        check_product(left, right, random(rows, columns), add=add)
 
 
 @pytest.mark.parametrize("count", [5, 50])  # few rows, and many

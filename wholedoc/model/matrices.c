@@ -45,56 +45,107 @@ long packed_size(long inner, long columns)
     return inner * parts(columns, PANEL) * PANEL;
 }
 
-/* A few rows of a panel, four columns at a time: so compilers find instructions for it. */
-static void transpose(long rows, long width, const float *restrict from, long from_row,
-                      long from_column, float *restrict to)
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int places __attribute__((vector_size(16)));
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define CHOOSE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define CHOOSE(x, y, ...) __builtin_shuffle(x, y, (places){__VA_ARGS__})
+#endif
+
+/* Four numbers of each of four rows, which become the columns. */
+static inline void transpose_four(const float *from, long from_row, float *to, long to_row)
 {
-    long x = 0;
-    for (; x + 4 <= width; x += 4) {
-        const float *a = from + x * from_column, *b = a + from_column, *c = b + from_column;
-        const float *d = c + from_column;
-        for (long k = 0; k < rows; k++) {
-            float four[4] = {a[k * from_row], b[k * from_row], c[k * from_row], d[k * from_row]};
-            memcpy(to + k * PANEL + x, four, sizeof four);
-        }
+    four a = *(const four *)from, b = *(const four *)(from + from_row);
+    four c = *(const four *)(from + 2 * from_row), d = *(const four *)(from + 3 * from_row);
+    four ab = CHOOSE(a, b, 0, 4, 1, 5), cd = CHOOSE(c, d, 0, 4, 1, 5);
+    four more_ab = CHOOSE(a, b, 2, 6, 3, 7), more_cd = CHOOSE(c, d, 2, 6, 3, 7);
+    *(four *)to = CHOOSE(ab, cd, 0, 1, 4, 5);
+    *(four *)(to + to_row) = CHOOSE(ab, cd, 2, 3, 6, 7);
+    *(four *)(to + 2 * to_row) = CHOOSE(more_ab, more_cd, 0, 1, 4, 5);
+    *(four *)(to + 3 * to_row) = CHOOSE(more_ab, more_cd, 2, 3, 6, 7);
+}
+
+/* to[x][r] = from[r][x]. The last four rows or columns may overlap those before them; what comes
+   soon is asked for early, as rows may be far apart. */
+static void transpose(long rows, long columns, const float *restrict from, long from_row,
+                      float *restrict to, long to_row)
+{
+    if (rows < 4 || columns < 4) {
+        for (long x = 0; x < columns; x++)
+            for (long r = 0; r < rows; r++)
+                to[x * to_row + r] = from[r * from_row + x];
+        return;
     }
-    for (; x < width; x++)
+    for (long first = 0; first < columns; first += LANES) /* what a line of the cache holds */
+        for (long r = 0; r < rows; r += 4)
+            for (long x = first; x < smaller(first + LANES, columns); x += 4) {
+                long row = smaller(r, rows - 4), column = smaller(x, columns - 4);
+                __builtin_prefetch(from + (row + (x - first) / 4) * from_row + first + 4 * LANES);
+                transpose_four(from + row * from_row + column, from_row,
+                               to + column * to_row + row, to_row);
+            }
+}
+
+/* Rows of b with columns in a row, as [panel][row][column]: a few rows at a time, as they come. */
+static void pack_rows(long rows, long columns, const float *restrict from, long from_row, long depth,
+                      float *restrict to)
+{
+    for (long p = 0; p < columns / PANEL; p++)
         for (long k = 0; k < rows; k++)
-            to[k * PANEL + x] = from[x * from_column + k * from_row];
+            memcpy(to + (p * depth + k) * PANEL, from + k * from_row + p * PANEL,
+                   PANEL * sizeof *to);
 }
 
 /* Some rows of b, as [block of rows][panel][row][column], zero after the last column. */
 void pack(long inner, long columns, const float *restrict b, long b_row, long b_column,
           float *restrict packed)
 {
-    long panels = parts(columns, PANEL);
+    long panels = parts(columns, PANEL), whole = b_column == 1 ? columns / PANEL : 0;
     for (long top = 0; top < inner; top += DEPTH) {
         long depth = smaller(DEPTH, inner - top);
-#pragma omp parallel for if (depth * columns > FEW)
-        for (long p = 0; p < panels; p++) {
-            const float *from = b + top * b_row + p * PANEL * b_column;
-            float *to = packed + (top * panels + p * depth) * PANEL;
-            long width = smaller(PANEL, columns - p * PANEL);
-            if (width < PANEL)
-                memset(to, 0, depth * PANEL * sizeof *to);
-            if (b_column == 1)
-                for (long k = 0; k < depth; k++)
-                    memcpy(to + k * PANEL, from + k * b_row, width * sizeof *to);
-            else
-                for (long first = 0; first < depth; first += LANES)
-                    transpose(smaller(LANES, depth - first), width, from + first * b_row,
-                              b_row, b_column, to + first * PANEL);
+        const float *block = b + top * b_row;
+        float *room = packed + top * panels * PANEL;
+#pragma omp parallel if (depth * columns > FEW)
+        {
+#pragma omp for nowait
+            for (long k = 0; k < depth; k += LANES)
+                pack_rows(smaller(LANES, depth - k), whole * PANEL, block + k * b_row, b_row, depth,
+                          room + k * PANEL);
+#pragma omp for
+            for (long p = whole; p < panels; p++) {
+                const float *from = block + p * PANEL * b_column;
+                float *to = room + p * depth * PANEL;
+                long width = smaller(PANEL, columns - p * PANEL);
+                if (width < PANEL)
+                    memset(to, 0, depth * PANEL * sizeof *to);
+                if (b_row == 1)
+                    transpose(width, depth, from, b_column, to, PANEL);
+                else
+                    for (long k = 0; k < depth; k++)
+                        for (long x = 0; x < width; x++)
+                            to[k * PANEL + x] = from[k * b_row + x * b_column];
+            }
         }
     }
 }
 
-/* Rows of a, as [column][row]. */
-static void pack_tile(long rows, long depth, const float *restrict a, long a_row, long a_column,
+/* Some columns of a tile of rows of a, as [column][row]. */
+static void pack_tile(long rows, long columns, const float *restrict a, long a_row, long a_column,
                       float *restrict packed)
 {
-    for (long k = 0; k < depth; k++, a += a_column, packed += rows)
-        for (long r = 0; r < rows; r++)
-            packed[r] = a[r * a_row];
+    if (a_column == 1)
+        transpose(rows, columns, a, a_row, packed, rows);
+    else if (a_row == 1 && rows == TILE)
+        for (long k = 0; k < columns; k++) {
+            __builtin_prefetch(a + k * a_column + 8 * TILE);
+            memcpy(packed + k * TILE, a + k * a_column, TILE * sizeof *a);
+        }
+    else
+        for (long k = 0; k < columns; k++)
+            for (long r = 0; r < rows; r++)
+                packed[k * rows + r] = a[r * a_row + k * a_column];
 }
 
 /* A tile of a panel; rows has to be known when this is compiled. */
@@ -162,14 +213,17 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
         long depth = smaller(DEPTH, inner - top);
         for (long first = 0; first < rows; first += BLOCK) {
             long height = smaller(BLOCK, rows - first), tiles = parts(height, TILE);
+            long strip = a_row == 1 ? LANES : depth; /* of a, to be read as it lies in memory */
 #pragma omp parallel if (height * depth * columns > FEW)
             {
-#pragma omp for
-                for (long t = 0; t < tiles; t++) {
-                    long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
-                    pack_tile(n, depth, a + (first + r) * a_row + top * a_column, a_row, a_column,
-                              left + r * depth);
-                }
+#pragma omp for collapse(2)
+                for (long k = 0; k < depth; k += strip)
+                    for (long t = 0; t < tiles; t++) {
+                        long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
+                        pack_tile(n, smaller(strip, depth - k),
+                                  a + (first + r) * a_row + (top + k) * a_column, a_row, a_column,
+                                  left + r * depth + k * n);
+                    }
 #pragma omp for
                 for (long p = 0; p < panels; p++) {
                     const float *panel = b + (top * panels + p * depth) * PANEL;
