@@ -150,29 +150,34 @@ static void pack_tile(long rows, long columns, const float *restrict a, long a_r
 
 /* A tile of a panel; rows has to be known when this is compiled. */
 static inline __attribute__((always_inline)) void
-multiply_rows(const int rows, long depth, const float *restrict a, const float *restrict b,
-              float *restrict out, long out_row, int add)
+multiply_rows(const int rows, long depth, const float *restrict a, long a_row, long a_column,
+              const float *restrict b, float *restrict out, long out_row, int add)
 {
     lanes sums[TILE][2];
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++)
-            sums[r][half] =
-                add ? *(const lanes *)(out + r * out_row + half * LANES) : (lanes){0};
-    for (long k = 0; k < depth; k++, a += rows, b += PANEL) {
+        for (int half = 0; half < 2; half++) {
+            sums[r][half] = (lanes){0};
+            __builtin_prefetch(out + r * out_row + half * LANES, 1);
+        }
+    for (long k = 0; k < depth; k++, a += a_column, b += PANEL) {
         lanes left = *(const lanes *)b, right = *(const lanes *)(b + LANES);
         __builtin_prefetch(b + AHEAD);
         __builtin_prefetch(b + AHEAD + LANES);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
-            sums[r][0] += a[r] * left;
-            sums[r][1] += a[r] * right;
+            sums[r][0] += a[r * a_row] * left;
+            sums[r][1] += a[r * a_row] * right;
         }
     }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++)
-            *(lanes *)(out + r * out_row + half * LANES) = sums[r][half];
+        for (int half = 0; half < 2; half++) {
+            lanes *to = (lanes *)(out + r * out_row + half * LANES);
+            if (add)
+                sums[r][half] += *to;
+            *to = sums[r][half];
+        }
 }
 
 static void multiply_tile(long rows, long depth, const float *a, const float *b, float *out,
@@ -180,7 +185,7 @@ static void multiply_tile(long rows, long depth, const float *a, const float *b,
 {
 #define ROWS(n)                                                                                    \
     case n:                                                                                        \
-        multiply_rows(n, depth, a, b, out, out_row, add);                                          \
+        multiply_rows(n, depth, a, 1, n, b, out, out_row, add);                                    \
         break;
     switch (rows) {
         ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6)
