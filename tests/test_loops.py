@@ -73,8 +73,8 @@ def test_a_recurrence_and_its_gradients_are_those_of_torch(
     compiled = run()
     by_torch()
     for ours, theirs in zip(compiled, run(), strict=True):
-        size = theirs.abs().max().item()
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * size)
+        size = theirs.abs().max().item()  # beside 64-bit numbers both err by 2e-5 at scale 8
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * scale * size)
 
 
 def model_and_gradients(scale: float, dropout: float = 0.0) -> list[Tensor]:

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from wholedoc.model import matrices
 from wholedoc.model.loops import loops_kind
-from wholedoc.model.matrices import Factor, Linear, compiled_are_faster, multiply, products_kind
+from wholedoc.model.matrices import (
+    Factor,
+    Linear,
+    compiled_are_faster,
+    mixed_precision,
+    multiply,
+    products_kind,
+)
 
 needs_compiler = pytest.mark.skipif(loops_kind() == "torch", reason="there is no C compiler")
 
@@ -25,6 +32,15 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
         patch.setattr(matrices, "compiled_are_faster", lambda: request.param == "compiled")
         assert products_kind() == request.param
         yield request.param
+
+
+@pytest.fixture(scope="module")
+def halves() -> Iterator[None]:
+    """Matrices are laid out in halves, whether that is faster on this machine or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matrices, "products_kind", lambda mixed: "mixed" if mixed else "compiled")
+        with mixed_precision():
+            yield
 
 
 def random(*shape: int) -> Tensor:
@@ -87,6 +103,68 @@ def test_products_larger_than_what_is_packed_together(
     left, right = (laid_out(random(*shape), layout) for shape in ((rows, inner), (inner, columns)))
     for add in (False, True):
         check_product(left, right, random(rows, columns), add=add)
+
+
+def check_product_of_halves(left: Tensor, right: Tensor, out: Tensor, *, add: bool) -> None:
+    """What is multiplied is rounded, sums are not."""
+    rounded = [matrix.bfloat16().double() for matrix in (left, right)]
+    exact = rounded[0] @ rounded[1] + (out.double() if add else 0)
+    found = Factor(right, compiled=True).multiply(left, out, add=add).double()
+    size = (rounded[0].abs() @ rounded[1].abs()).max().item() + 1
+    torch.testing.assert_close(found, exact, rtol=0, atol=1e-6 * size)
+
+
+@needs_compiler
+@settings(deadline=None)
+@given(rows=SIZES, inner=SIZES, columns=SIZES, add=st.booleans())
+def test_products_of_halves(halves: None, rows: int, inner: int, columns: int, add: bool) -> None:
+    left, right, out = random(rows, inner), random(inner, columns), random(rows, columns)
+    check_product_of_halves(left, right, out, add=add)
+
+
+@needs_compiler
+@pytest.mark.parametrize("layouts", list(product(LAYOUTS, repeat=2)))
+@pytest.mark.parametrize("shape", [(29, 37, 41), (300, 1100, 70), (3, 2047, 40)])
+def test_products_of_halves_in_any_layout(
+    halves: None, shape: tuple[int, int, int], layouts: tuple[str, str]
+) -> None:
+    rows, inner, columns = shape
+    left, right = (
+        laid_out(random(rows, inner), layouts[0]),
+        laid_out(random(inner, columns), layouts[1]),
+    )
+    for add in (False, True):
+        check_product_of_halves(left, right, random(rows, columns), add=add)
+
+
+@needs_compiler
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 3.4e38])
+def test_halves_do_not_hide_what_is_not_finite(halves: None, number: float) -> None:
+    left = torch.tensor([[1.0, number]])
+    found = Factor(torch.ones(2, 40), compiled=True).project(left)
+    assert not found.isfinite().any()
+
+
+@needs_compiler
+def test_what_is_laid_out_knows_if_it_has_halves(halves: None) -> None:
+    left, right = random(40, 600), random(600, 200)
+    rounded = Factor(right, compiled=True)
+    with mixed_precision(False):
+        exact = Factor(right, compiled=True)
+        outside = exact.project(left), rounded.project(left)
+    inside = exact.project(left), rounded.project(left)
+    assert torch.equal(inside[0], outside[0])
+    assert torch.equal(inside[1], outside[1])
+    assert not torch.equal(inside[0], inside[1])
+
+
+def test_halves_are_for_machines_on_which_they_are_faster(kind: str) -> None:
+    right = random(60, 40)
+    exact = multiply(right.T, right)
+    with mixed_precision():
+        mixed = multiply(right.T, right)
+    assert torch.equal(mixed, exact) == (products_kind(mixed=True) != "mixed")
+    assert products_kind() == kind
 
 
 @pytest.mark.parametrize("count", [5, 50])  # few rows, and many

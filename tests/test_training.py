@@ -20,8 +20,10 @@ from wholedoc.app.translator import Translator
 from wholedoc.config import StageConfig
 from wholedoc.corpus.batches import make_batch
 from wholedoc.errors import UserError
+from wholedoc.model import matrices
+from wholedoc.model.loops import loops_kind
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.checkpoint import Position
+from wholedoc.training.checkpoint import Position, load_weights
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
@@ -373,6 +375,36 @@ def test_a_run_goes_on_without_the_files_it_was_made_from(tmp_path: Path) -> Non
         Path(getattr(config.data, name).src).unlink()
     again = load_file(train(config, tmp_path / "run").stage("stage1").best)
     assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_mixed_precision_is_for_updates_and_learns_as_well(
+    toy: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if loops_kind() == "torch":
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(
+        matrices, "products_kind", lambda mixed=False: "mixed" if mixed else "compiled"
+    )
+    mixed = train(toy_config(toy, "stage1.precision=mixed"), tmp_path / "run")
+    weights, exact = checkpoint_weights(mixed), checkpoint_weights(run)
+    assert not any(torch.equal(weights[name], exact[name]) for name in weights)
+    perplexities = [
+        min(
+            event["dev_perplexity"]
+            for event in read_log(each.directory)
+            if event["event"] == "epoch"
+        )
+        for each in (mixed, run)
+    ]
+    assert perplexities[0] == pytest.approx(perplexities[1], rel=0.02)
+    # The dev set is read exactly: another reader of the same weights finds the same.
+    config = mixed.load_config()
+    model = TranslationModel(config.model, *map(len, mixed.load_vocabularies()))
+    load_weights(mixed.stage("stage1").best, model)
+    dev = mixed.load_corpus("dev")
+    with torch.no_grad():
+        loss = sentence_loss(model.eval(), make_batch(dev, range(len(dev))))
+    assert math.exp(loss.nats / loss.words) == pytest.approx(perplexities[0], rel=1e-6)
 
 
 def test_tiny_numbers_are_zero_in_training_and_only_there() -> None:

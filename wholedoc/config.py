@@ -184,6 +184,9 @@ class StageConfig:
     """Rate at the inputs and the top output of every recurrent layer of encoder and decoder."""
     batch_tokens: Count = 1000
     """Positions of a batch on its longer side; padding counts, but not in stage 2."""
+    precision: Literal["single", "mixed"] = "single"
+    """``mixed``: on CPUs that are known to multiply 16-bit numbers (bfloat16) faster than 32-bit
+    ones, updates round what they multiply. Weights, sums and evaluation keep 32 bits."""
     checkpoint_minutes: NotNegative = 10.0
     """Time between checkpoints inside an epoch; each epoch's end writes one too."""
 

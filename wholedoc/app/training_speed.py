@@ -19,7 +19,7 @@ from wholedoc.model.matrices import Factor
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
 from wholedoc.training.distribution import World
-from wholedoc.training.loop import Task
+from wholedoc.training.loop import Task, add_gradients
 from wholedoc.training.optimisation import make_optimiser, take_step
 from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, translation_task
 
@@ -64,8 +64,7 @@ class Contender:
         work = next(self.work)
         start = time.process_time()
         self.optimiser.zero_grad()
-        for loss in self.task.losses(work, World()):
-            loss.smoothed.backward()  # type: ignore[no-untyped-call]
+        add_gradients(self.task, work, World(), self.config)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch.nn.utils.get_total_norm(gradients).item()
         take_step(self.optimiser, 1e-3)  # any number: it is the time that counts

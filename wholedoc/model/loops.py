@@ -44,11 +44,14 @@ _FUNCTIONS = {
     "softmax": "nnppppfppp",
     "draw_mask": "nnnfp",
     "time_steps": "p",
-    "packed_size": "nn",
-    "pack": "nnpnnp",
+    "halves_are_faster": "",
+    "packed_size": "nnn",
+    "pack": "nnpnnnp",
     "multiply": "nnnpnnppnn",
 }
 """The arguments of each: whole numbers, pointers, fractions."""
+_COUNTS = ("halves_are_faster", "packed_size")
+"""Those that give a whole number, and not nothing."""
 PARTS = ("products", "gates", "attention", "rest")
 _TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
 
@@ -96,7 +99,7 @@ def compiled_loops() -> ctypes.CDLL | None:
     for name, types in _FUNCTIONS.items():
         function = getattr(library, name)
         function.argtypes = [_TYPES[letter] for letter in types]
-        function.restype = ctypes.c_long if name == "packed_size" else None
+        function.restype = ctypes.c_long if name in _COUNTS else None
     return library
 
 

@@ -3,12 +3,19 @@
    b comes packed, in panels of columns; a is packed here, in tiles of rows. A tile of the result is
    added up in the registers of the processor, which read both once for each of its rows and columns.
    Every number of the result is added up in the same order, whatever rows stand beside it. Threads,
-   as many as torch has, share the panels. */
+   as many as torch has, share the panels.
+
+   If b is packed in halves, a is too: two neighbours along the inner dimension are rounded to the
+   upper 16 bits of their 32 (bfloat16) and share a word. Where a processor multiplies such pairs at
+   once, that is twice as fast; sums have 32 bits all the same. */
 
 #include "loops.h"
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 
 #ifdef __AVX512F__
 #define LANES 16
@@ -18,9 +25,10 @@
 #define TILE 6
 #endif
 #define PANEL (2 * LANES) /* columns */
-#define DEPTH 512         /* rows of b that are packed together: a panel of them stays in a cache */
+#define DEPTH 512         /* words of a column of b that are packed together: they stay in a cache */
 #define BLOCK (20 * TILE) /* rows of a, likewise */
 #define AHEAD (16 * PANEL)
+#define HEADER LANES /* words before a packed matrix, of which the first says if it has halves */
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
@@ -40,9 +48,19 @@ static inline long tile_start(long tile, long tiles, long rows)
     return tile * rows / tiles;
 }
 
-long packed_size(long inner, long columns)
+/* Whether halves are worth it on this processor. */
+long halves_are_faster(void)
 {
-    return inner * parts(columns, PANEL) * PANEL;
+#ifdef __AVX512BF16__
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+long packed_size(long inner, long columns, long halves)
+{
+    return HEADER + parts(inner, 1 + halves) * parts(columns, PANEL) * PANEL;
 }
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -88,70 +106,126 @@ static void transpose(long rows, long columns, const float *restrict from, long 
             }
 }
 
-/* Rows of b with columns in a row, as [panel][row][column]: a few rows at a time, as they come. */
-static void pack_rows(long rows, long columns, const float *restrict from, long from_row, long depth,
-                      float *restrict to)
+/* The upper half of a number, to the nearest. */
+static inline uint32_t rounded(float x)
 {
-    for (long p = 0; p < columns / PANEL; p++)
-        for (long k = 0; k < rows; k++)
-            memcpy(to + (p * depth + k) * PANEL, from + k * from_row + p * PANEL,
-                   PANEL * sizeof *to);
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return x != x ? 0x7fc0u : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 }
 
-/* Some rows of b, as [block of rows][panel][row][column], zero after the last column. */
-void pack(long inner, long columns, const float *restrict b, long b_row, long b_column,
+static inline float pair(float first, float second)
+{
+    uint32_t bits = rounded(first) | rounded(second) << 16;
+    float word;
+    memcpy(&word, &bits, sizeof word);
+    return word;
+}
+
+/* words[k][x] = numbers[k][x], or the pair of numbers[2k][x] and numbers[2k + 1][x], zero after the
+   last; x < width ≤ PANEL. Faster if width is known when this is compiled. */
+static inline __attribute__((always_inline)) void
+take(long depth, long width, const float *restrict numbers, long k_step, long x_step, int halves,
+     float *restrict words, long words_row)
+{
+    static const float zero;
+    if (k_step == 1 && !halves) {
+        transpose(width, depth, numbers, x_step, words, words_row);
+    } else if (k_step == 1) {
+        float room[PANEL * DEPTH];
+        long pairs = depth / 2, all = parts(depth, 2);
+        for (long x = 0; x < width; x++) {
+            const float *from = numbers + x * x_step;
+            for (long k = 0; k < pairs; k++)
+                room[x * all + k] = pair(from[2 * k], from[2 * k + 1]);
+            if (pairs < all)
+                room[x * all + pairs] = pair(from[depth - 1], 0.0f);
+        }
+        transpose(width, all, room, all, words, words_row);
+    } else {
+        for (long k = 0; k < depth; k += 1 + halves, words += words_row) {
+            const float *from = numbers + k * k_step, *after = from + k_step;
+            long after_step = x_step;
+            __builtin_prefetch(from + 6 * LANES); /* wanted soon, if x are neighbours */
+            if (k + 1 == depth) {
+                after = &zero;
+                after_step = 0;
+            }
+            if (x_step == 1 && after_step == 1)
+                for (long x = 0; x < width; x++)
+                    words[x] = halves ? pair(from[x], after[x]) : from[x];
+            else
+                for (long x = 0; x < width; x++)
+                    words[x] = halves ? pair(from[x * x_step], after[x * after_step])
+                                      : from[x * x_step];
+        }
+    }
+}
+
+/* b as [block of rows][panel][row][column], zero after the last column. */
+void pack(long inner, long columns, const float *restrict b, long b_row, long b_column, long halves,
           float *restrict packed)
 {
     long panels = parts(columns, PANEL), whole = b_column == 1 ? columns / PANEL : 0;
-    for (long top = 0; top < inner; top += DEPTH) {
-        long depth = smaller(DEPTH, inner - top);
+    long each = 1 + halves;
+    memcpy(packed, &halves, sizeof halves);
+    packed += HEADER;
+    for (long top = 0; top < inner; top += DEPTH * each) {
+        long depth = smaller(DEPTH * each, inner - top), words = parts(depth, each);
         const float *block = b + top * b_row;
-        float *room = packed + top * panels * PANEL;
+        float *room = packed + top / each * panels * PANEL;
 #pragma omp parallel if (depth * columns > FEW)
         {
-#pragma omp for nowait
+#pragma omp for nowait /* rows that follow each other, a few at a time, as they lie in memory */
             for (long k = 0; k < depth; k += LANES)
-                pack_rows(smaller(LANES, depth - k), whole * PANEL, block + k * b_row, b_row, depth,
-                          room + k * PANEL);
+                for (long p = 0; p < whole; p++)
+                    take(smaller(LANES, depth - k), PANEL, block + k * b_row + p * PANEL, b_row, 1,
+                         halves, room + (p * words + k / each) * PANEL, PANEL);
 #pragma omp for
             for (long p = whole; p < panels; p++) {
-                const float *from = block + p * PANEL * b_column;
-                float *to = room + p * depth * PANEL;
+                float *to = room + p * words * PANEL;
                 long width = smaller(PANEL, columns - p * PANEL);
                 if (width < PANEL)
-                    memset(to, 0, depth * PANEL * sizeof *to);
-                if (b_row == 1)
-                    transpose(width, depth, from, b_column, to, PANEL);
-                else
-                    for (long k = 0; k < depth; k++)
-                        for (long x = 0; x < width; x++)
-                            to[k * PANEL + x] = from[k * b_row + x * b_column];
+                    memset(to, 0, words * PANEL * sizeof *to);
+                take(depth, width, block + p * PANEL * b_column, b_row, b_column, halves, to, PANEL);
             }
         }
     }
 }
 
 /* Some columns of a tile of rows of a, as [column][row]. */
-static void pack_tile(long rows, long columns, const float *restrict a, long a_row, long a_column,
-                      float *restrict packed)
+static void pack_tile(long rows, long depth, const float *a, long a_row, long a_column, int halves,
+                      float *packed)
 {
-    if (a_column == 1)
-        transpose(rows, columns, a, a_row, packed, rows);
-    else if (a_row == 1 && rows == TILE)
-        for (long k = 0; k < columns; k++) {
-            __builtin_prefetch(a + k * a_column + 8 * TILE);
-            memcpy(packed + k * TILE, a + k * a_column, TILE * sizeof *a);
-        }
+    if (rows == TILE)
+        take(depth, TILE, a, a_column, a_row, halves, packed, TILE);
     else
-        for (long k = 0; k < columns; k++)
-            for (long r = 0; r < rows; r++)
-                packed[k * rows + r] = a[r * a_row + k * a_column];
+        take(depth, rows, a, a_column, a_row, halves, packed, rows);
 }
 
-/* A tile of a panel; rows has to be known when this is compiled. */
+/* sum + a b, for numbers or pairs of halves. */
+static inline __attribute__((always_inline)) lanes add_product(lanes sum, float a, lanes b,
+                                                               int halves)
+{
+    if (!halves)
+        return sum + a * b;
+#ifdef __AVX512BF16__
+    return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
+#else
+    typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
+    bits left, right;
+    lanes all = a + (lanes){0};
+    memcpy(&left, &all, sizeof left);
+    memcpy(&right, &b, sizeof right);
+    sum += (lanes)(left << 16) * (lanes)(right << 16);
+    return sum + (lanes)(left >> 16 << 16) * (lanes)(right >> 16 << 16);
+#endif
+}
+
+/* A tile of a panel; rows and halves have to be known when this is compiled. */
 static inline __attribute__((always_inline)) void
-multiply_rows(const int rows, long depth, const float *restrict a, long a_row, long a_column,
-              const float *restrict b, float *restrict out, long out_row, int add)
+multiply_rows(const int rows, long depth, const float *restrict a, const float *restrict b,
+              const int halves, float *restrict out, long out_row, int add)
 {
     lanes sums[TILE][2];
 #pragma GCC unroll 12
@@ -160,14 +234,14 @@ multiply_rows(const int rows, long depth, const float *restrict a, long a_row, l
             sums[r][half] = (lanes){0};
             __builtin_prefetch(out + r * out_row + half * LANES, 1);
         }
-    for (long k = 0; k < depth; k++, a += a_column, b += PANEL) {
+    for (long k = 0; k < depth; k++, a += rows, b += PANEL) {
         lanes left = *(const lanes *)b, right = *(const lanes *)(b + LANES);
         __builtin_prefetch(b + AHEAD);
         __builtin_prefetch(b + AHEAD + LANES);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
-            sums[r][0] += a[r * a_row] * left;
-            sums[r][1] += a[r * a_row] * right;
+            sums[r][0] = add_product(sums[r][0], a[r], left, halves);
+            sums[r][1] = add_product(sums[r][1], a[r], right, halves);
         }
     }
 #pragma GCC unroll 12
@@ -180,14 +254,17 @@ multiply_rows(const int rows, long depth, const float *restrict a, long a_row, l
         }
 }
 
-static void multiply_tile(long rows, long depth, const float *a, const float *b, float *out,
-                          long out_row, int add)
+static void multiply_tile(long rows, long depth, const float *a, const float *b, int halves,
+                          float *out, long out_row, int add)
 {
 #define ROWS(n)                                                                                    \
     case n:                                                                                        \
-        multiply_rows(n, depth, a, 1, n, b, out, out_row, add);                                    \
+        multiply_rows(n, depth, a, b, 0, out, out_row, add);                                       \
+        break;                                                                                     \
+    case -n:                                                                                       \
+        multiply_rows(n, depth, a, b, 1, out, out_row, add);                                       \
         break;
-    switch (rows) {
+    switch (halves ? -rows : rows) {
         ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6)
 #if TILE > 6
         ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
@@ -197,12 +274,12 @@ static void multiply_tile(long rows, long depth, const float *a, const float *b,
 
 /* The same where the panel has fewer columns than others. */
 static void multiply_narrow_tile(long rows, long width, long depth, const float *a, const float *b,
-                                 float *out, long out_row, int add)
+                                 int halves, float *out, long out_row, int add)
 {
     float whole[TILE * PANEL] = {0};
     for (long r = 0; add && r < rows; r++)
         memcpy(whole + r * PANEL, out + r * out_row, width * sizeof *out);
-    multiply_tile(rows, depth, a, b, whole, PANEL, add);
+    multiply_tile(rows, depth, a, b, halves, whole, PANEL, add);
     for (long r = 0; r < rows; r++)
         memcpy(out + r * out_row, whole + r * PANEL, width * sizeof *out);
 }
@@ -210,15 +287,17 @@ static void multiply_narrow_tile(long rows, long width, long depth, const float 
 void multiply(long rows, long inner, long columns, const float *restrict a, long a_row,
               long a_column, const float *restrict b, float *restrict out, long out_row, long add)
 {
-    long panels = parts(columns, PANEL);
+    long panels = parts(columns, PANEL), halves;
+    memcpy(&halves, b, sizeof halves);
+    b += HEADER;
     for (long r = 0; !inner && !add && r < rows; r++)
         memset(out + r * out_row, 0, columns * sizeof *out);
-    float *left = malloc(smaller(rows, BLOCK) * smaller(inner, DEPTH) * sizeof *left);
-    for (long top = 0; top < inner; top += DEPTH, add = 1) {
-        long depth = smaller(DEPTH, inner - top);
+    long each = 1 + halves, strip = a_row == 1 ? LANES : DEPTH * each; /* of a, as it lies in memory */
+    float *left = malloc(smaller(rows, BLOCK) * smaller(parts(inner, each), DEPTH) * sizeof *left);
+    for (long top = 0; top < inner; top += DEPTH * each, add = 1) {
+        long depth = smaller(DEPTH * each, inner - top), words = parts(depth, each);
         for (long first = 0; first < rows; first += BLOCK) {
             long height = smaller(BLOCK, rows - first), tiles = parts(height, TILE);
-            long strip = a_row == 1 ? LANES : depth; /* of a, to be read as it lies in memory */
 #pragma omp parallel if (height * depth * columns > FEW)
             {
 #pragma omp for collapse(2)
@@ -227,19 +306,19 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
                         long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
                         pack_tile(n, smaller(strip, depth - k),
                                   a + (first + r) * a_row + (top + k) * a_column, a_row, a_column,
-                                  left + r * depth + k * n);
+                                  halves, left + r * words + k / each * n);
                     }
 #pragma omp for
                 for (long p = 0; p < panels; p++) {
-                    const float *panel = b + (top * panels + p * depth) * PANEL;
+                    const float *panel = b + (top / each * panels + p * words) * PANEL;
                     long width = smaller(PANEL, columns - p * PANEL);
                     for (long t = 0; t < tiles; t++) {
                         long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
                         float *to = out + (first + r) * out_row + p * PANEL;
                         if (width == PANEL)
-                            multiply_tile(n, depth, left + r * depth, panel, to, out_row, add);
+                            multiply_tile(n, words, left + r * words, panel, halves, to, out_row, add);
                         else
-                            multiply_narrow_tile(n, width, depth, left + r * depth, panel, to,
+                            multiply_narrow_tile(n, width, words, left + r * words, panel, halves, to,
                                                  out_row, add);
                     }
                 }

@@ -7,6 +7,9 @@ recurrence multiply in their own way everywhere.)
 """
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, final
 
@@ -17,6 +20,8 @@ from torch.autograd.function import once_differentiable
 
 from wholedoc.model.loops import address, asked_for, loops_for, processor
 
+_halves: ContextVar[bool] = ContextVar("halves", default=False)
+"""Whether matrices are laid out as pairs of 16-bit numbers; what is laid out says so itself."""
 _MANY_ROWS = 64
 """From so many on, laying out a matrix costs less than compiled products gain by it; about."""
 
@@ -27,11 +32,11 @@ class Packed:
 
     def __init__(self, loops: ctypes.CDLL, matrix: Float[Tensor, "*any inner column"]) -> None:
         self.shape = inner, columns = matrix.shape[-2:]
-        several = matrix.shape[:-2].numel()
-        self._numbers = matrix.new_empty(several, loops.packed_size(inner, columns))
+        several, halves = matrix.shape[:-2].numel(), _halves.get()
+        self._numbers = matrix.new_empty(several, loops.packed_size(inner, columns, halves))
         self.addresses = [address(self._numbers, d) for d in range(several)]
         for d, packed in enumerate(self.addresses):
-            loops.pack(inner, columns, address(matrix, d), *matrix.stride()[-2:], packed)
+            loops.pack(inner, columns, address(matrix, d), *matrix.stride()[-2:], halves, packed)
 
 
 @final
@@ -137,9 +142,28 @@ def _products_for(tensor: Tensor) -> ctypes.CDLL | None:
     return loops_for(tensor) if compiled_are_faster() else None
 
 
-def products_kind() -> str:
-    """By what matrices are multiplied in training on this machine's CPU."""
-    return "torch" if _products_for(torch.empty(0)) is None else "compiled"
+@contextmanager
+def mixed_precision(wanted: bool = True) -> Iterator[None]:
+    """Within, matrices are laid out in halves, if that is wanted and faster on this machine.
+
+    Compiled products then round what they multiply to 16 bits (bfloat16), and add up in 32.
+    """
+    token = _halves.set(wanted and products_kind(mixed=True) == "mixed")
+    try:
+        yield
+    finally:
+        _halves.reset(token)
+
+
+def products_kind(*, mixed: bool = False) -> str:
+    """By what matrices are multiplied in training on this machine's CPU.
+
+    ``torch``, ``compiled``, or ``mixed`` where that is asked for and faster.
+    """
+    loops = _products_for(torch.empty(0))
+    if loops is None:
+        return "torch"
+    return "mixed" if mixed and loops.halves_are_faster() else "compiled"
 
 
 @cache

@@ -20,7 +20,7 @@ from torch import nn
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
 from wholedoc.model.loops import loops_kind
-from wholedoc.model.matrices import products_kind
+from wholedoc.model.matrices import mixed_precision, products_kind
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.training.checkpoint import (
     Position,
@@ -54,6 +54,19 @@ class Task(ABC):
     @abstractmethod
     def dev_perplexity(self, world: World) -> float:
         """Perplexity per word of the dev set, dropout and smoothing off."""
+
+
+def add_gradients(
+    task: Task, update: Any, world: World, config: StageConfig
+) -> tuple[float, int]:
+    """Go there and back for this process's share of an update; its −Σ log P, and its words."""
+    nats, words = 0.0, 0
+    with mixed_precision(config.precision == "mixed"):
+        for loss in task.losses(update, world):
+            loss.smoothed.backward()  # type: ignore[no-untyped-call]
+            nats, words = nats + loss.nats, words + loss.words
+            del loss  # and all that it was computed from, before the next one is
+    return nats, words
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ def train_stage(
                 updates=position.updates,
                 processes=world.size,
                 loops=loops_kind(),
-                products=products_kind(),
+                products=products_kind(mixed=config.precision == "mixed"),
             )
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()
@@ -193,11 +206,7 @@ class _Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad()
-        nats, words = 0.0, 0
-        for loss in self.task.losses(update, self.world):
-            loss.smoothed.backward()  # type: ignore[no-untyped-call]
-            nats, words = nats + loss.nats, words + loss.words
-            del loss  # and all that it was computed from, before the next one is
+        nats, words = add_gradients(self.task, update, self.world, config)
         self.world.sum_gradients(model.parameters())
         nats, total = self.world.sum([nats, words])
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
