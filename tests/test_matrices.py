@@ -103,6 +103,11 @@ def test_products_larger_than_what_is_packed_together(
     left, right = (laid_out(random(*shape), layout) for shape in ((rows, inner), (inner, columns)))
     for add in (False, True):
         check_product(left, right, random(rows, columns), add=add)
+        out = random(rows, columns)
+        expected = left @ right + (out if add else 0)
+        found = multiply(left, right, out, add=add)
+        assert found.data_ptr() == out.data_ptr()
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 
 def check_product_of_halves(left: Tensor, right: Tensor, out: Tensor, *, add: bool) -> None:
@@ -159,7 +164,7 @@ def test_what_is_laid_out_knows_if_it_has_halves(halves: None) -> None:
 
 
 def test_halves_are_for_machines_on_which_they_are_faster(kind: str) -> None:
-    right = random(60, 40)
+    right = random(60, 70)
     exact = multiply(right.T, right)
     with mixed_precision():
         mixed = multiply(right.T, right)

@@ -23,7 +23,7 @@ from wholedoc.model.loops import address, asked_for, loops_for, processor
 _halves: ContextVar[bool] = ContextVar("halves", default=False)
 """Whether matrices are laid out as pairs of 16-bit numbers; what is laid out says so itself."""
 _MANY_ROWS = 64
-"""From so many on, laying out a matrix costs less than compiled products gain by it; about."""
+"""From so many on, laying out a matrix for one product costs less than it gains; about."""
 
 
 @final
@@ -129,12 +129,17 @@ class Linear(nn.Linear):
 
 
 def multiply(
-    left: Float[Tensor, "*any row inner"], right: Float[Tensor, "*any inner column"]
+    left: Float[Tensor, "*any row inner"],
+    right: Float[Tensor, "*any inner column"],
+    out: Float[Tensor, "*any row column"] | None = None,
+    *,
+    add: bool = False,
 ) -> Float[Tensor, "*any row column"]:
-    """The product of two matrices."""
-    if _products_for(left) is None:
-        return left @ right
-    return Factor(right).multiply(left, left.new_empty(*left.shape[:-1], right.shape[-1]))
+    """The product of two matrices, written to ``out`` or added to it, if there is one."""
+    if out is None:
+        out = left.new_empty(*left.shape[:-1], right.shape[-1])
+    few = left.shape[-2] < _MANY_ROWS
+    return Factor(right, compiled=False if few else None).multiply(left, out, add=add)
 
 
 def _products_for(tensor: Tensor) -> ctypes.CDLL | None:

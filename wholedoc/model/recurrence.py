@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from wholedoc.model.loops import address, loops_for
-from wholedoc.model.matrices import Factor, Linear, Packed, multiply
+from wholedoc.model.matrices import Linear, Packed, multiply
 from wholedoc.model.steps import Return, Tape
 
 
@@ -295,7 +295,7 @@ class _BidirectionalGRU(torch.autograd.Function):
         with torch.inference_mode():
             bias = b_input + gate_bias(b_state)
             projected = bias[:, None].repeat(1, len(words), 1)
-            Factor(w_input.mT).multiply(inputs, projected, add=True)
+            multiply(inputs, w_input.mT, projected, add=True)
             first = projected.new_zeros(2, counts[0], w_state.shape[-1])
             tape = GRUTape(first, projected, b_state, counts)
             loops = loops_for(words)

@@ -56,9 +56,7 @@ class Task(ABC):
         """Perplexity per word of the dev set, dropout and smoothing off."""
 
 
-def add_gradients(
-    task: Task, update: Any, world: World, config: StageConfig
-) -> tuple[float, int]:
+def add_gradients(task: Task, update: Any, world: World, config: StageConfig) -> tuple[float, int]:
     """Go there and back for this process's share of an update; its −Σ log P, and its words."""
     nats, words = 0.0, 0
     with mixed_precision(config.precision == "mixed"):
