@@ -1,15 +1,16 @@
 """Where the time of training goes, and what the machine allows.
 
-``training_profile.py [small|paper]`` with made-up text, or ``--run RUN`` with that of a run. The
-first table gives CPU milliseconds of the parts of an update; what their products would take at the
-machine's peak; and what is left of them with all widths at 8, which is calls, and work on the
-vocabulary and on pairs of words that is no product. The second table gives the speed of a step's
-products by the number of rows: of each matrix again and again, which then stays in the nearest
-cache, and of all in turn, as in training; beside it, the speed if all matrices were read first, as
-fast as with the fewest rows, and then multiplied at the peak. Last comes the share of the peak that
-would be reached if products took all the time, those of the decoder's steps at the speed of all in
-turn and all others at the peak; and if what is no product took the time that it does, too: gates,
-attention, dropout masks, the optimiser, and of the output layer what is left at widths of 8.
+``training_profile.py [small|paper]`` with made-up text, or ``--run RUN`` with that of a run; all
+products in 32 bits. The first table gives CPU milliseconds of the parts of an update; what their
+products would take at the machine's peak; and what is left of them with all widths at 8, which is
+calls, and work on the vocabulary and on pairs of words that is no product. The second table gives
+the speed of a step's products by the number of rows: of each matrix again and again, which then
+stays in the nearest cache, and of all in turn, as in training; beside it, the speed if all matrices
+were read first, as fast as with the fewest rows, and then multiplied at the peak. Last comes the
+share of the peak that would be reached if products took all the time, those of the decoder's steps
+at the speed of all in turn and all others at the peak; and if what is no product took the time that
+it does, too: gates, attention, dropout masks, the optimiser, and of the output layer what is left
+at widths of 8.
 """
 
 import argparse
@@ -165,11 +166,11 @@ class Profile:
 
 def profile(material: Material, updates: int) -> Profile:
     """Train for some updates, with the clocks running."""
-    contender = sentence_contender(material)
+    contender = sentence_contender(material, single=True)
     peaks = [peak_flops()]
     spent, text, steps = milliseconds(contender, updates)
     peaks.append(peak_flops())
-    at_width_8, *_ = milliseconds(sentence_contender(narrow(material)), updates)
+    at_width_8, *_ = milliseconds(sentence_contender(narrow(material), single=True), updates)
     flop_ms = 1e3 / updates / (sum(peaks) / 2)
     needed = operations(contender.model, text)
     return Profile(

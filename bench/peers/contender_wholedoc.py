@@ -29,6 +29,10 @@ DEV_COST = 0.4
 """What a word of the dev set costs, in words of training: there is no backward pass."""
 
 
+SETTINGS: dict[str, str] = {}
+"""What differs from ``small``, for contenders that are made from this one."""
+
+
 def wholedoc(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "wholedoc", *map(str, arguments)]
 
@@ -39,7 +43,7 @@ def train_command(task: Task, run: Path, epochs: int) -> list[str]:
         for name in ("train", "dev")
         for side in ("src", "trg")
     }
-    settings |= {"stage1.epochs": epochs, "device": "cpu"}
+    settings |= {"stage1.epochs": epochs, "device": "cpu", **SETTINGS}
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     return wholedoc("train", "small", *options, "--run", run)
 
@@ -142,5 +146,7 @@ def translation_seconds(task: Task, source: Path, output: Path) -> float:
     return time.monotonic() - begun
 
 
+STEPS = {"train": train, "trial": trial, "score": score, "decode": decode}
+
 if __name__ == "__main__":
-    run_step({"train": train, "trial": trial, "score": score, "decode": decode})
+    run_step(STEPS)

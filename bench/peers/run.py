@@ -1,11 +1,12 @@
 """wholedoc beside other toolkits: the same text, subwords, sizes, batches, time and one thread.
 
 Makes the peers' environments in ``--work`` (the versions of ``requirements-*.txt``), trains each
-system for ``--minutes``, one after the other, scores the dev set and translates the test set; with
-wholedoc's model translates once more after ``wholedoc export``. With ``--turns`` all train for a
-minute and translate again, in turn, as the speed of a shared machine changes from hour to hour.
-What is done is kept there, and a second start goes on with the rest. Only the standard library is
-used here: a child's peak memory begins at that of its parent, which should be small.
+system for ``--minutes``, one after the other, scores the dev set and translates the test set:
+wholedoc as it ships and with all products in 32 bits, and its model once more after ``wholedoc
+export``. With ``--turns`` all train for a minute and translate again, in turn, as the speed of a
+shared machine changes from hour to hour. What is done is kept there, and a second start goes on
+with the rest. Only the standard library is used here: a child's peak memory begins at that of its
+parent, which should be small.
 
 Speed is that of target subwords, ends of sentences included. In training it leaves out start-up,
 the first tenth of the time (wholedoc: the first 50 updates) and validation; in decoding, loading
@@ -28,6 +29,7 @@ from typing import Any
 from table import (
     CONTENDERS,
     OURS,
+    TRAINED,
     TURN_STEPS,
     Results,
     print_table,
@@ -187,7 +189,7 @@ def run_turn(work: Work, contender: str, place: Path) -> None:
     """Train anew for a while, and translate with the model that there is."""
     place.mkdir(parents=True)
     if contender != "export":
-        step = "trial" if contender == "wholedoc" else "train"
+        step = "trial" if contender in TRAINED else "train"
         trained = place / "model"
         trained.mkdir()
         measure_step(step_command(work, contender, step, trained, TURN_SECONDS), place / "train")

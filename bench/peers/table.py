@@ -5,7 +5,9 @@ from statistics import median
 from typing import Any
 
 PEERS = ("joeynmt", "opennmt", "pymarian")
-OURS = ("wholedoc", "export")
+TRAINED = ("wholedoc", "single")
+"""wholedoc as it ships, and with all products of training in 32 bits."""
+OURS = (*TRAINED, "export")
 CONTENDERS = (*OURS, *PEERS)
 TURN_STEPS = ("train", "decode")
 """Those whose speed is measured again in turns: training from the start, search with the model."""

@@ -65,7 +65,7 @@ class Bench:
         """The names that the command line promises."""
         return {
             "loops": loops_kind(),
-            "products": products_kind(),
+            "products": products_kind(mixed=True),
             "peak_gflops": self.training.peak / 1e9,
             "flops": FORMULA,
             "train": self.training.speeds,
@@ -126,6 +126,8 @@ def _train(materials: Sequence[Material], rounds: int) -> Training:
     base, plain = sentence_contender(first), sentence_contender(first, plain=True)
     control, *both = (document_contender(first, way) for way in ("none", "context", "output"))
     others = [sentence_contender(material) for material in materials[1:]]
+    if first.config.stage1.precision == "mixed":
+        others.insert(0, sentence_contender(first, single=True))
     contenders = [base, plain, control, *both, *others]
     take_turns(contenders, rounds)
     dearest = max(contender.cost for contender in both)
@@ -152,7 +154,7 @@ def print_bench(bench: Bench) -> None:
     training = bench.training
     peak = f"{training.peak / 1e9:.0f} GFLOP/s"
     print(f"peak: {peak}, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
-    print(f"loops: {loops_kind()}, products: {products_kind()}")
+    print(f"loops: {loops_kind()}, products: {products_kind(mixed=True)}, if so configured")
     columns = f"{'words/s':>8} {'GFLOP/s':>8} {'of peak':>8}"
     print(f"\n{'training':36} {columns} {'cost of a word':>15}")
     for name, row in training.speeds.items():

@@ -143,12 +143,19 @@ def take_turns(contenders: Sequence[Contender], rounds: int) -> None:
         say(f"training, round {number + 1} of {rounds}")
 
 
-def sentence_contender(material: Material, *, plain: bool = False, batch: int = 0) -> Contender:
-    """Stage 1; ``plain`` with the decoder's readable loop, ``batch`` with other batches."""
+def sentence_contender(
+    material: Material, *, plain: bool = False, single: bool = False, batch: int = 0
+) -> Contender:
+    """Stage 1; ``plain`` with the decoder's readable loop, ``batch`` with other batches.
+
+    All products of a ``single`` one are in 32 bits, whatever the configuration says.
+    """
     config = material.config
     stage1 = replace(config.stage1, batch_tokens=batch) if batch else config.stage1
+    stage1 = replace(stage1, precision="single") if single else stage1
     model = material.model(config.model.without_context(), stage1)
-    name = material.name + (", plain loop" if plain else "") + (f", {batch}" if batch else "")
+    ways = [(", plain loop", plain), (", in 32 bits", single), (f", {batch}", batch)]
+    name = material.name + "".join(way for way, taken in ways if taken)
     if plain:
         model.decoder.unroll = model.decoder.step_by_step  # type: ignore[method-assign]
     stage = Stage("stage1", stage1, config.seed)
