@@ -64,11 +64,23 @@ def laid_out(matrix: Tensor, layout: str) -> Tensor:
     return matrix
 
 
-def check_product(left: Tensor, right: Tensor, out: Tensor, *, add: bool) -> None:
-    exact = left.double() @ right.double() + (out.double() if add else 0)
-    found = Factor(right).multiply(left, out, add=add)
+STARTS = ["nothing", "out", "row"]
+
+
+def check_product(
+    left: Tensor, right: Tensor, out: Tensor, start: str, *, halves: bool = False
+) -> None:
+    """Beside one of 64-bit numbers. Of halves, what is multiplied is rounded, sums are not."""
+    rounded = [(matrix.bfloat16() if halves else matrix).double() for matrix in (left, right)]
+    row = random(*out.shape[:-2], out.shape[-1])
+    begin = {"nothing": None, "out": out, "row": row}[start]
+    exact = rounded[0] @ rounded[1]
+    if begin is not None:
+        exact = exact + (begin if start == "out" else begin[..., None, :]).double()
+    factor = Factor(right, compiled=True) if halves else Factor(right)
+    found = factor.multiply(left, out, begin)
     assert found.data_ptr() == out.data_ptr()
-    size = (left.double().abs() @ right.double().abs()).max().item() + 1
+    size = (rounded[0].abs() @ rounded[1].abs()).max().item() + 1
     torch.testing.assert_close(out.double(), exact, rtol=0, atol=1e-6 * size)
 
 
@@ -76,9 +88,9 @@ SIZES = st.integers(1, 70)
 
 
 @settings(deadline=None)
-@given(rows=SIZES, inner=SIZES, columns=SIZES, add=st.booleans())
-def test_products_of_any_size(kind: str, rows: int, inner: int, columns: int, add: bool) -> None:
-    check_product(random(rows, inner), random(inner, columns), random(rows, columns), add=add)
+@given(rows=SIZES, inner=SIZES, columns=SIZES, start=st.sampled_from(STARTS))
+def test_products_of_any_size(kind: str, rows: int, inner: int, columns: int, start: str) -> None:
+    check_product(random(rows, inner), random(inner, columns), random(rows, columns), start)
 
 
 @pytest.mark.parametrize("others", [(), (2,)])
@@ -89,8 +101,8 @@ def test_products_in_any_layout(
     left = laid_out(random(*others, 29, 37), layouts[0])
     right = laid_out(random(*others, 37, 41), layouts[1])
     beside = torch.full((*others, 29, 43), 7.0)
-    for add in (False, True):
-        check_product(left, right, beside[..., 1:-1], add=add)
+    for start in STARTS:
+        check_product(left, right, beside[..., 1:-1], start)
     assert (beside[..., [0, -1]] == 7).all()
     torch.testing.assert_close(multiply(left, right), left @ right, rtol=1e-4, atol=1e-4)
 
@@ -101,30 +113,18 @@ def test_products_larger_than_what_is_packed_together(
     kind: str, rows: int, inner: int, columns: int, layout: str
 ) -> None:
     left, right = (laid_out(random(*shape), layout) for shape in ((rows, inner), (inner, columns)))
-    for add in (False, True):
-        check_product(left, right, random(rows, columns), add=add)
-        out = random(rows, columns)
-        expected = left @ right + (out if add else 0)
-        found = multiply(left, right, out, add=add)
-        assert found.data_ptr() == out.data_ptr()
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
-
-
-def check_product_of_halves(left: Tensor, right: Tensor, out: Tensor, *, add: bool) -> None:
-    """What is multiplied is rounded, sums are not."""
-    rounded = [matrix.bfloat16().double() for matrix in (left, right)]
-    exact = rounded[0] @ rounded[1] + (out.double() if add else 0)
-    found = Factor(right, compiled=True).multiply(left, out, add=add).double()
-    size = (rounded[0].abs() @ rounded[1].abs()).max().item() + 1
-    torch.testing.assert_close(found, exact, rtol=0, atol=1e-6 * size)
+    for start in STARTS:
+        check_product(left, right, random(rows, columns), start)
+    expected = left @ right + (row := random(columns))
+    torch.testing.assert_close(multiply(left, right, row), expected, rtol=1e-4, atol=1e-3)
 
 
 @needs_compiler
 @settings(deadline=None)
-@given(rows=SIZES, inner=SIZES, columns=SIZES, add=st.booleans())
-def test_products_of_halves(halves: None, rows: int, inner: int, columns: int, add: bool) -> None:
+@given(rows=SIZES, inner=SIZES, columns=SIZES, start=st.sampled_from(STARTS))
+def test_products_of_halves(halves: None, rows: int, inner: int, columns: int, start: str) -> None:
     left, right, out = random(rows, inner), random(inner, columns), random(rows, columns)
-    check_product_of_halves(left, right, out, add=add)
+    check_product(left, right, out, start, halves=True)
 
 
 @needs_compiler
@@ -138,8 +138,8 @@ def test_products_of_halves_in_any_layout(
         laid_out(random(rows, inner), layouts[0]),
         laid_out(random(inner, columns), layouts[1]),
     )
-    for add in (False, True):
-        check_product_of_halves(left, right, random(rows, columns), add=add)
+    for start in STARTS:
+        check_product(left, right, random(rows, columns), start, halves=True)
 
 
 @needs_compiler
@@ -233,9 +233,9 @@ def test_compiled_products_are_for_processors_on_which_they_were_measured(
     assert compiled_are_faster.__wrapped__() is expected
 
 
-@pytest.mark.parametrize("add", [False, True])
-def test_a_sum_of_nothing_is_zero(kind: str, add: bool) -> None:
-    check_product(random(3, 0), random(0, 5), random(3, 5), add=add)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_sum_of_nothing_is_zero(kind: str, start: str) -> None:
+    check_product(random(3, 0), random(0, 5), random(3, 5), start)
 
 
 def test_other_numbers_are_torchs(kind: str) -> None:

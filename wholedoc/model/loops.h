@@ -25,4 +25,4 @@ void attention_backward(long rows, const Source *source, const float *query, lon
                         float *d_query, long d_query_row, float *d_alpha);
 
 void multiply(long rows, long inner, long columns, const float *a, long a_row, long a_column,
-              const float *b, float *out, long out_row, long add);
+              const float *b, const float *start, long start_row, float *out, long out_row);

@@ -47,7 +47,7 @@ _FUNCTIONS = {
     "halves_are_faster": "",
     "packed_size": "nnn",
     "pack": "nnpnnnp",
-    "multiply": "nnnpnnppnn",
+    "multiply": "nnnpnnppnpn",
 }
 """The arguments of each: whole numbers, pointers, fractions."""
 _COUNTS = ("halves_are_faster", "packed_size")

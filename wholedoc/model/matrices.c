@@ -1,4 +1,5 @@
-/* Products of matrices: out = a b, or added to what out holds.
+/* Products of matrices: out = a b, or start + a b; start may be out, or one row for all, if its rows
+   are 0 apart.
 
    b comes packed, in panels of columns; a is packed here, in tiles of rows. A tile of the result is
    added up in the registers of the processor, which read both once for each of its rows and columns.
@@ -225,7 +226,7 @@ static inline __attribute__((always_inline)) lanes add_product(lanes sum, float 
 /* A tile of a panel; rows and halves have to be known when this is compiled. */
 static inline __attribute__((always_inline)) void
 multiply_rows(const int rows, long depth, const float *restrict a, const float *restrict b,
-              const int halves, float *restrict out, long out_row, int add)
+              const int halves, const float *start, long start_row, float *out, long out_row)
 {
     lanes sums[TILE][2];
 #pragma GCC unroll 12
@@ -247,22 +248,21 @@ multiply_rows(const int rows, long depth, const float *restrict a, const float *
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
         for (int half = 0; half < 2; half++) {
-            lanes *to = (lanes *)(out + r * out_row + half * LANES);
-            if (add)
-                sums[r][half] += *to;
-            *to = sums[r][half];
+            if (start)
+                sums[r][half] += *(const lanes *)(start + r * start_row + half * LANES);
+            *(lanes *)(out + r * out_row + half * LANES) = sums[r][half];
         }
 }
 
 static void multiply_tile(long rows, long depth, const float *a, const float *b, int halves,
-                          float *out, long out_row, int add)
+                          const float *start, long start_row, float *out, long out_row)
 {
 #define ROWS(n)                                                                                    \
     case n:                                                                                        \
-        multiply_rows(n, depth, a, b, 0, out, out_row, add);                                       \
+        multiply_rows(n, depth, a, b, 0, start, start_row, out, out_row);                          \
         break;                                                                                     \
     case -n:                                                                                       \
-        multiply_rows(n, depth, a, b, 1, out, out_row, add);                                       \
+        multiply_rows(n, depth, a, b, 1, start, start_row, out, out_row);                          \
         break;
     switch (halves ? -rows : rows) {
         ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6)
@@ -274,27 +274,30 @@ static void multiply_tile(long rows, long depth, const float *a, const float *b,
 
 /* The same where the panel has fewer columns than others. */
 static void multiply_narrow_tile(long rows, long width, long depth, const float *a, const float *b,
-                                 int halves, float *out, long out_row, int add)
+                                 int halves, const float *start, long start_row, float *out,
+                                 long out_row)
 {
     float whole[TILE * PANEL] = {0};
-    for (long r = 0; add && r < rows; r++)
-        memcpy(whole + r * PANEL, out + r * out_row, width * sizeof *out);
-    multiply_tile(rows, depth, a, b, halves, whole, PANEL, add);
+    for (long r = 0; start && r < rows; r++)
+        memcpy(whole + r * PANEL, start + r * start_row, width * sizeof *out);
+    multiply_tile(rows, depth, a, b, halves, whole, PANEL, whole, PANEL);
     for (long r = 0; r < rows; r++)
         memcpy(out + r * out_row, whole + r * PANEL, width * sizeof *out);
 }
 
 void multiply(long rows, long inner, long columns, const float *restrict a, long a_row,
-              long a_column, const float *restrict b, float *restrict out, long out_row, long add)
+              long a_column, const float *restrict b, const float *start, long start_row, float *out,
+              long out_row)
 {
     long panels = parts(columns, PANEL), halves;
     memcpy(&halves, b, sizeof halves);
     b += HEADER;
-    for (long r = 0; !inner && !add && r < rows; r++)
-        memset(out + r * out_row, 0, columns * sizeof *out);
+    for (long r = 0; !inner && r < rows; r++)
+        for (long x = 0; x < columns; x++)
+            out[r * out_row + x] = start ? start[r * start_row + x] : 0.0f;
     long each = 1 + halves, strip = a_row == 1 ? LANES : DEPTH * each; /* of a, as it lies in memory */
     float *left = malloc(smaller(rows, BLOCK) * smaller(parts(inner, each), DEPTH) * sizeof *left);
-    for (long top = 0; top < inner; top += DEPTH * each, add = 1) {
+    for (long top = 0; top < inner; top += DEPTH * each, start = out, start_row = out_row) {
         long depth = smaller(DEPTH * each, inner - top), words = parts(depth, each);
         for (long first = 0; first < rows; first += BLOCK) {
             long height = smaller(BLOCK, rows - first), tiles = parts(height, TILE);
@@ -315,11 +318,13 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
                     for (long t = 0; t < tiles; t++) {
                         long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
                         float *to = out + (first + r) * out_row + p * PANEL;
+                        const float *from = start ? start + (first + r) * start_row + p * PANEL : 0;
                         if (width == PANEL)
-                            multiply_tile(n, words, left + r * words, panel, halves, to, out_row, add);
+                            multiply_tile(n, words, left + r * words, panel, halves, from, start_row,
+                                          to, out_row);
                         else
-                            multiply_narrow_tile(n, width, words, left + r * words, panel, halves, to,
-                                                 out_row, add);
+                            multiply_narrow_tile(n, width, words, left + r * words, panel, halves,
+                                                 from, start_row, to, out_row);
                     }
                 }
             }

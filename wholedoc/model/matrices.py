@@ -61,21 +61,25 @@ class Factor:
         self,
         rows: Float[Tensor, "*any row inner"],
         out: Float[Tensor, "*any row column"],
-        *,
-        add: bool = False,
+        start: Float[Tensor, "*any row column"] | Float[Tensor, "*any column"] | None = None,
     ) -> Float[Tensor, "*any row column"]:
-        """The product of the rows and this matrix, written to ``out`` or added to it.
+        """The product of the rows and this matrix, written to ``out``.
 
-        The numbers of a row of ``out`` follow each other.
+        It is added to ``start``, which is ``out`` itself or what every row begins at. The numbers
+        of a row of either follow each other.
         """
         if self._loops is None:
-            if not add:
+            if start is None:
                 return torch.matmul(rows, self._matrix, out=out)
-            return (out.addmm_ if out.dim() == 2 else out.baddbmm_)(rows, self._matrix)
+            begin = start if start is out else start[..., None, :]
+            add = torch.addmm if out.dim() == 2 else torch.baddbmm
+            return add(begin, rows, self._matrix, out=out)
+        start_row = out.stride(-2) if start is out else 0
         for d, packed in enumerate(self._packed.addresses):
             self._loops.multiply(
-                rows.shape[-2], *self._packed.shape, address(rows, d), *rows.stride()[-2:],
-                packed, address(out, d), out.stride(-2), add,
+                rows.shape[-2], *self._packed.shape, address(rows, d), *rows.stride()[-2:], packed,
+                None if start is None else address(start, d), start_row, address(out, d),
+                out.stride(-2),
             )  # fmt: skip
         return out
 
@@ -86,9 +90,7 @@ class Factor:
         if self._loops is None:
             matrix = self._matrix
             return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
-        if bias is None:
-            return self.multiply(rows, rows.new_empty(len(rows), self._packed.shape[1]))
-        return self.multiply(rows, bias.repeat(len(rows), 1), add=True)
+        return self.multiply(rows, rows.new_empty(len(rows), self._packed.shape[1]), bias)
 
 
 @final
@@ -131,15 +133,12 @@ class Linear(nn.Linear):
 def multiply(
     left: Float[Tensor, "*any row inner"],
     right: Float[Tensor, "*any inner column"],
-    out: Float[Tensor, "*any row column"] | None = None,
-    *,
-    add: bool = False,
+    start: Float[Tensor, "*any column"] | None = None,
 ) -> Float[Tensor, "*any row column"]:
-    """The product of two matrices, written to ``out`` or added to it, if there is one."""
-    if out is None:
-        out = left.new_empty(*left.shape[:-1], right.shape[-1])
+    """The product of two matrices, with ``start`` added to every row, if there is one."""
     few = left.shape[-2] < _MANY_ROWS
-    return Factor(right, compiled=False if few else None).multiply(left, out, add=add)
+    out = left.new_empty(*left.shape[:-1], right.shape[-1])
+    return Factor(right, compiled=False if few else None).multiply(left, out, start)
 
 
 def _products_for(tensor: Tensor) -> ctypes.CDLL | None:

@@ -294,8 +294,7 @@ class _BidirectionalGRU(torch.autograd.Function):
         inputs = torch.stack((words, words.index_select(0, mirror)))
         with torch.inference_mode():
             bias = b_input + gate_bias(b_state)
-            projected = bias[:, None].repeat(1, len(words), 1)
-            multiply(inputs, w_input.mT, projected, add=True)
+            projected = multiply(inputs, w_input.mT, bias)
             first = projected.new_zeros(2, counts[0], w_state.shape[-1])
             tape = GRUTape(first, projected, b_state, counts)
             loops = loops_for(words)

@@ -62,8 +62,8 @@ static inline const float *before(const Tape *tape, long j, long words)
 static void look_back(const Tape *tape, const float *state, long rows, long word)
 {
     long row = both_row(tape);
-    multiply(rows, tape->hidden, row, state, tape->hidden, 1, tape->state,
-             tape->both + word * row, row, 0);
+    multiply(rows, tape->hidden, row, state, tape->hidden, 1, tape->state, 0, 0,
+             tape->both + word * row, row);
 }
 
 static void gates_forward(const Tape *tape, const float *state, long rows, long word)
@@ -89,8 +89,8 @@ static void look_ahead(const Tape *tape, const Return *way, long rows, long word
 {
     long row = grads_row(tape);
     float *kept = way->grads + word * row;
-    multiply(rows, both_row(tape), tape->hidden, kept + tape->hidden, row, 1, way->state, kept,
-             row, 1);
+    multiply(rows, both_row(tape), tape->hidden, kept + tape->hidden, row, 1, way->state, kept, row,
+             kept, row);
 }
 
 static void add(long rows, long columns, float *restrict to, long to_row, const float *restrict from,
@@ -150,6 +150,7 @@ typedef struct {
     Source source;
     Tape lower, upper;
     const float *context, *between; /* packed */
+    const float *between_bias;      /* of the way there */
     const float *context_mask, *lower_mask;
     float *alphas, *contexts, *seen_contexts, *seen_lower;
 } Unroll;
@@ -175,7 +176,7 @@ void unroll_forward(const Unroll *u)
                  u->context_mask + word * width, 0);
         count(REST);
         multiply(rows, width, gates, u->seen_contexts + word * width, width, 1, u->context,
-                 lower->projected + word * gates, gates, 1);
+                 lower->projected + word * gates, gates, lower->projected + word * gates, gates);
         count(PRODUCTS);
         gates_forward(lower, lower_state, rows, word);
         count(GATES);
@@ -184,7 +185,7 @@ void unroll_forward(const Unroll *u)
                  u->lower_mask + word * hidden, 0);
         count(REST);
         multiply(rows, hidden, gates, u->seen_lower + word * hidden, hidden, 1, u->between,
-                 upper->projected + word * gates, gates, 1);
+                 u->between_bias, 0, upper->projected + word * gates, gates);
         count(PRODUCTS);
         gates_forward(upper, upper_state, rows, word);
         count(GATES);
@@ -223,8 +224,8 @@ void unroll_backward(const Unroll *u, const UnrollReturn *way)
         count(REST);
         gates_backward(upper, &way->upper, grad_state, before(upper, j, earlier), rows, word);
         count(GATES);
-        multiply(rows, gates, hidden, upper_grads + row - gates, row, 1, way->between, d_seen,
-                 hidden, 0);
+        multiply(rows, gates, hidden, upper_grads + row - gates, row, 1, way->between, 0, 0, d_seen,
+                 hidden);
         count(PRODUCTS);
         if (u->lower_mask)
             mask(rows * hidden, d_seen, d_seen, u->lower_mask + word * hidden, 0);
@@ -232,8 +233,8 @@ void unroll_backward(const Unroll *u, const UnrollReturn *way)
         count(REST);
         gates_backward(lower, &way->lower, d_seen, before(lower, j, earlier), rows, word);
         count(GATES);
-        multiply(rows, gates, width, lower_grads + row - gates, row, 1, way->context, d_context,
-                 width, 0);
+        multiply(rows, gates, width, lower_grads + row - gates, row, 1, way->context, 0, 0,
+                 d_context, width);
         count(PRODUCTS);
         mask(rows * width, contexts, d_context,
              u->context_mask ? u->context_mask + word * width : 0, contexts);

@@ -49,7 +49,7 @@ class Unroll(ctypes.Structure):
         ("source", Source),
         ("lower", Tape),
         ("upper", Tape),
-        *_pointers("context", "between", "context_mask", "lower_mask"),
+        *_pointers("context", "between", "between_bias", "context_mask", "lower_mask"),
         *_pointers("alphas", "contexts", "seen_contexts", "seen_lower"),
     ]
 

@@ -107,10 +107,10 @@ class _Unroll(torch.autograd.Function):
         contexts = words.new_empty(len(words), values.shape[-1])
         seen_contexts = contexts if context_dropout is None else torch.empty_like(contexts)
         with torch.inference_mode():
-            given_upper = (b_between + gate_bias(b_upper)).repeat(len(words), 1)
+            between_bias = b_between + gate_bias(b_upper)
             given_lower = (words + gate_bias(b_lower)).contiguous()
             lower = GRUTape(lower0, given_lower, b_lower, counts, align)
-            upper = GRUTape(upper0, given_upper, b_upper, counts, align)
+            upper = GRUTape(upper0, torch.empty_like(given_lower), b_upper, counts, align)
             seen_lower = lower.states if lower_dropout is None else torch.empty_like(lower.states)
             run = _Run(
                 counts, doubled_exp(keys.contiguous()), values.contiguous(), lengths,
@@ -119,7 +119,7 @@ class _Unroll(torch.autograd.Function):
             )  # fmt: skip
             loops = loops_for(words)
             steps = _forward_by_torch if loops is None else partial(_forward_compiled, loops)
-            steps(run, _Weights(w_lower, w_upper, w_context, w_between))
+            steps(run, _Weights(w_lower, w_upper, w_context, w_between), between_bias)
         ctx.save_for_backward(
             values, contexts, seen_contexts, context_dropout, lower_dropout,
             score, w_context, w_lower, w_between, w_upper,
@@ -239,13 +239,14 @@ def _d_values(run: _Run, way: _RunReturn) -> Tensor:
     return d_values
 
 
-def _forward_compiled(loops: CDLL, run: _Run, weights: _Weights) -> None:
+def _forward_compiled(loops: CDLL, run: _Run, weights: _Weights, between_bias: Tensor) -> None:
     packed = [Packed(loops, weight.T) for weight in weights]
     score, counts = -2 * run.score, torch.tensor(run.counts)
     steps = _structure(run, score, counts)
     steps.lower.state, steps.upper.state, steps.context, steps.between = (
         weight.addresses[0] for weight in packed
     )
+    steps.between_bias = pointer(between_bias)
     loops.unroll_forward(byref(steps))
 
 
@@ -271,13 +272,13 @@ def _structure(run: _Run, score: Tensor, counts: Tensor) -> Unroll:
     )  # fmt: skip
     return Unroll(
         len(counts), pointer(counts), source, run.lower.compiled(), run.upper.compiled(),
-        None, None,
+        None, None, None,
         *map(pointer, (run.context_dropout, run.lower_dropout)),
         *map(pointer, (run.alphas, run.contexts, run.seen_contexts, run.seen_lower)),
     )  # fmt: skip
 
 
-def _forward_by_torch(run: _Run, weights: _Weights) -> None:
+def _forward_by_torch(run: _Run, weights: _Weights, between_bias: Tensor) -> None:
     lower, upper = GRUSteps(run.lower), GRUSteps(run.upper)
     alpha, context, seen_context, seen_lower = map(
         run.lower.steps, (run.alphas, run.contexts, run.seen_contexts, run.seen_lower)
@@ -297,7 +298,7 @@ def _forward_by_torch(run: _Run, weights: _Weights) -> None:
         state = lower.forward(j)
         if lower_mask is not None:
             torch.mul(state, lower_mask[j], out=seen_lower[j])
-        upper.projected[j].addmm_(seen_lower[j], between_t)
+        torch.addmm(between_bias, seen_lower[j], between_t, out=upper.projected[j])
         upper.forward(j)
 
 

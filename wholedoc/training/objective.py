@@ -197,12 +197,14 @@ class _Slopes:
     ) -> None:
         self._features, self._from_logits = features, Factor(weight)
         even = -smoothing / len(weight)
-        self.features = (even * summed).repeat(len(features), 1)
-        self.weight = (even * features.sum(dim=0)).repeat(len(weight), 1)
+        self._of_features, self._of_weight = even * summed, even * features.sum(dim=0)
+        self.features = torch.empty_like(features)
+        self.weight = torch.empty_like(weight) if len(features) else torch.zeros_like(weight)
         counts = torch.bincount(of_word, minlength=sentences).to(features.dtype)
         self.shifts = (even * counts)[:, None].repeat(1, len(weight))
 
     def add(self, part: slice, slope: Tensor) -> None:
         """A chunk's, but for those of the shifts, from p − (1−ε) 1_y."""
-        self._from_logits.multiply(slope, self.features[part], add=True)
-        Factor(self._features[part]).multiply(slope.T, self.weight, add=True)
+        self._from_logits.multiply(slope, self.features[part], self._of_features)
+        start = self.weight if part.start else self._of_weight
+        Factor(self._features[part]).multiply(slope.T, self.weight, start)
