@@ -244,6 +244,11 @@ def test_they_are_compiled_once_and_kept(compiler: Callable[[str], None], tmp_pa
     ("text", "reason", "files"),
     [
         ("echo no such flag >&2; exit 1", "no such flag", 0),
+        (
+            "printf 'In f:\\n1: error: here\\n' >&2; exit 1",
+            "torch computes instead: 1: error: here",
+            0,
+        ),
         ('for x; do [ "$last" = -o ] && echo > "$x"; last=$x; done; true', "file too short", 1),
     ],
 )

@@ -93,8 +93,9 @@ def compiled_loops() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(_compiled(compiler)))
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
-        reason = said.decode(errors="replace").strip().splitlines() or [type(error).__name__]
-        say(f"nothing came of compiling with {compiler[0]}, torch computes instead: {reason[0]}")
+        lines = said.decode(errors="replace").strip().splitlines() or [type(error).__name__]
+        reason = next((line for line in lines if "error" in line), lines[0])
+        say(f"nothing came of compiling with {compiler[0]}, torch computes instead: {reason}")
         return None
     for name, types in _FUNCTIONS.items():
         function = getattr(library, name)
