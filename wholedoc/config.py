@@ -186,7 +186,8 @@ class StageConfig:
     """Positions of a batch on its longer side; padding counts, but not in stage 2."""
     precision: Literal["single", "mixed"] = "single"
     """``mixed``: on CPUs that are known to multiply 16-bit numbers (bfloat16) faster than 32-bit
-    ones, updates round what they multiply. Weights, sums and evaluation keep 32 bits."""
+    ones, updates round what they multiply, but for products of few rows and attention. Weights,
+    sums and evaluation keep 32 bits."""
     checkpoint_minutes: NotNegative = 10.0
     """Time between checkpoints inside an epoch; each epoch's end writes one too."""
 

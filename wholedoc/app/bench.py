@@ -47,6 +47,8 @@ class Training:
     """What a word costs with both memories, beside one of the sentence model; at most."""
     memory_cost: float
     """The same beside the sentence model trained on the same documents."""
+    products: str
+    """By what the first configuration multiplies."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Bench:
         """The names that the command line promises."""
         return {
             "loops": loops_kind(),
-            "products": products_kind(mixed=True),
+            "products": self.training.products,
             "peak_gflops": self.training.peak / 1e9,
             "flops": FORMULA,
             "train": self.training.speeds,
@@ -126,7 +128,8 @@ def _train(materials: Sequence[Material], rounds: int) -> Training:
     base, plain = sentence_contender(first), sentence_contender(first, plain=True)
     control, *both = (document_contender(first, way) for way in ("none", "context", "output"))
     others = [sentence_contender(material) for material in materials[1:]]
-    if first.config.stage1.precision == "mixed":
+    mixed = first.config.stage1.precision == "mixed"
+    if mixed:
         others.insert(0, sentence_contender(first, single=True))
     contenders = [base, plain, control, *both, *others]
     take_turns(contenders, rounds)
@@ -139,6 +142,7 @@ def _train(materials: Sequence[Material], rounds: int) -> Training:
         },
         dearest / base.cost,
         dearest / control.cost,
+        products_kind(mixed=mixed),
     )
 
 
@@ -154,7 +158,7 @@ def print_bench(bench: Bench) -> None:
     training = bench.training
     peak = f"{training.peak / 1e9:.0f} GFLOP/s"
     print(f"peak: {peak}, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
-    print(f"loops: {loops_kind()}, products: {products_kind(mixed=True)}, if so configured")
+    print(f"loops: {loops_kind()}, products: {training.products}")
     columns = f"{'words/s':>8} {'GFLOP/s':>8} {'of peak':>8}"
     print(f"\n{'training':36} {columns} {'cost of a word':>15}")
     for name, row in training.speeds.items():

@@ -148,13 +148,16 @@ def sentence_contender(
 ) -> Contender:
     """Stage 1; ``plain`` with the decoder's readable loop, ``batch`` with other batches.
 
-    All products of a ``single`` one are in 32 bits, whatever the configuration says.
+    Products of a ``single`` one, and of the plain loop, are in 32 bits, whatever is configured.
     """
     config = material.config
     stage1 = replace(config.stage1, batch_tokens=batch) if batch else config.stage1
-    stage1 = replace(stage1, precision="single") if single else stage1
+    mixed = stage1.precision == "mixed"
+    if single or plain:
+        stage1 = replace(stage1, precision="single")
     model = material.model(config.model.without_context(), stage1)
-    ways = [(", plain loop", plain), (", in 32 bits", single), (f", {batch}", batch)]
+    exact = mixed and stage1.precision == "single"
+    ways = [(", plain loop", plain), (", in 32 bits", exact), (f", {batch}", batch)]
     name = material.name + "".join(way for way, taken in ways if taken)
     if plain:
         model.decoder.unroll = model.decoder.step_by_step  # type: ignore[method-assign]

@@ -94,7 +94,8 @@ def compiled_loops() -> ctypes.CDLL | None:
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
         lines = said.decode(errors="replace").strip().splitlines() or [type(error).__name__]
-        reason = next((line for line in lines if "error" in line), lines[0])
+        wrong = [line for line in lines if "error:" in line and not line.startswith("collect2")]
+        reason = (wrong or lines)[0]
         say(f"nothing came of compiling with {compiler[0]}, torch computes instead: {reason}")
         return None
     for name, types in _FUNCTIONS.items():

@@ -29,7 +29,8 @@
 #define DEPTH 512         /* words of a column of b that are packed together: they stay in a cache */
 #define BLOCK (20 * TILE) /* rows of a, likewise */
 #define AHEAD (16 * PANEL)
-#define HEADER LANES /* words before a packed matrix, of which the first says if it has halves */
+#define HEADER LANES /* words before a packed matrix; they begin with 1 if it has halves, or 0 */
+#define LINE 16      /* words of a line of the cache */
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
@@ -97,11 +98,11 @@ static void transpose(long rows, long columns, const float *restrict from, long 
                 to[x * to_row + r] = from[r * from_row + x];
         return;
     }
-    for (long first = 0; first < columns; first += LANES) /* what a line of the cache holds */
+    for (long first = 0; first < columns; first += LINE)
         for (long r = 0; r < rows; r += 4)
-            for (long x = first; x < smaller(first + LANES, columns); x += 4) {
+            for (long x = first; x < smaller(first + LINE, columns); x += 4) {
                 long row = smaller(r, rows - 4), column = smaller(x, columns - 4);
-                __builtin_prefetch(from + (row + (x - first) / 4) * from_row + first + 4 * LANES);
+                __builtin_prefetch(from + (row + (x - first) / 4) * from_row + first + 4 * LINE);
                 transpose_four(from + row * from_row + column, from_row,
                                to + column * to_row + row, to_row);
             }
@@ -123,6 +124,22 @@ static inline float pair(float first, float second)
     return word;
 }
 
+/* words[k][x] = the pair of numbers[x][2k] and numbers[x][2k + 1]; x < width ≤ PANEL. */
+static __attribute__((noinline)) void transpose_pairs(long depth, long width,
+                                                      const float *restrict numbers, long row,
+                                                      float *restrict words, long words_row)
+{
+    float room[PANEL * DEPTH];
+    long pairs = depth / 2, all = parts(depth, 2);
+    for (long x = 0; x < width; x++, numbers += row) {
+        for (long k = 0; k < pairs; k++)
+            room[x * all + k] = pair(numbers[2 * k], numbers[2 * k + 1]);
+        if (pairs < all)
+            room[x * all + pairs] = pair(numbers[depth - 1], 0.0f);
+    }
+    transpose(width, all, room, all, words, words_row);
+}
+
 /* words[k][x] = numbers[k][x], or the pair of numbers[2k][x] and numbers[2k + 1][x], zero after the
    last; x < width ≤ PANEL. Faster if width is known when this is compiled. */
 static inline __attribute__((always_inline)) void
@@ -133,22 +150,13 @@ take(long depth, long width, const float *restrict numbers, long k_step, long x_
     if (k_step == 1 && !halves) {
         transpose(width, depth, numbers, x_step, words, words_row);
     } else if (k_step == 1) {
-        float room[PANEL * DEPTH];
-        long pairs = depth / 2, all = parts(depth, 2);
-        for (long x = 0; x < width; x++) {
-            const float *from = numbers + x * x_step;
-            for (long k = 0; k < pairs; k++)
-                room[x * all + k] = pair(from[2 * k], from[2 * k + 1]);
-            if (pairs < all)
-                room[x * all + pairs] = pair(from[depth - 1], 0.0f);
-        }
-        transpose(width, all, room, all, words, words_row);
+        transpose_pairs(depth, width, numbers, x_step, words, words_row);
     } else {
         for (long k = 0; k < depth; k += 1 + halves, words += words_row) {
             const float *from = numbers + k * k_step, *after = from + k_step;
             long after_step = x_step;
-            __builtin_prefetch(from + 6 * LANES); /* wanted soon, if x are neighbours */
-            if (k + 1 == depth) {
+            __builtin_prefetch(from + 6 * LINE); /* wanted soon, if x are neighbours */
+            if (halves && k + 1 == depth) {
                 after = &zero;
                 after_step = 0;
             }
@@ -178,9 +186,9 @@ void pack(long inner, long columns, const float *restrict b, long b_row, long b_
 #pragma omp parallel if (depth * columns > FEW)
         {
 #pragma omp for nowait /* rows that follow each other, a few at a time, as they lie in memory */
-            for (long k = 0; k < depth; k += LANES)
+            for (long k = 0; k < depth; k += LINE)
                 for (long p = 0; p < whole; p++)
-                    take(smaller(LANES, depth - k), PANEL, block + k * b_row + p * PANEL, b_row, 1,
+                    take(smaller(LINE, depth - k), PANEL, block + k * b_row + p * PANEL, b_row, 1,
                          halves, room + (p * words + k / each) * PANEL, PANEL);
 #pragma omp for
             for (long p = whole; p < panels; p++) {
@@ -231,9 +239,9 @@ multiply_rows(const int rows, long depth, const float *restrict a, const float *
     lanes sums[TILE][2];
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++) {
-            sums[r][half] = (lanes){0};
-            __builtin_prefetch(out + r * out_row + half * LANES, 1);
+        for (int side = 0; side < 2; side++) {
+            sums[r][side] = (lanes){0};
+            __builtin_prefetch(out + r * out_row + side * LANES, 1);
         }
     for (long k = 0; k < depth; k++, a += rows, b += PANEL) {
         lanes left = *(const lanes *)b, right = *(const lanes *)(b + LANES);
@@ -247,10 +255,10 @@ multiply_rows(const int rows, long depth, const float *restrict a, const float *
     }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++) {
+        for (int side = 0; side < 2; side++) {
             if (start)
-                sums[r][half] += *(const lanes *)(start + r * start_row + half * LANES);
-            *(lanes *)(out + r * out_row + half * LANES) = sums[r][half];
+                sums[r][side] += *(const lanes *)(start + r * start_row + side * LANES);
+            *(lanes *)(out + r * out_row + side * LANES) = sums[r][side];
         }
 }
 
@@ -295,7 +303,7 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
     for (long r = 0; !inner && r < rows; r++)
         for (long x = 0; x < columns; x++)
             out[r * out_row + x] = start ? start[r * start_row + x] : 0.0f;
-    long each = 1 + halves, strip = a_row == 1 ? LANES : DEPTH * each; /* of a, as it lies in memory */
+    long each = 1 + halves, strip = a_row == 1 ? LINE : DEPTH * each; /* of a, as it lies in memory */
     float *left = malloc(smaller(rows, BLOCK) * smaller(parts(inner, each), DEPTH) * sizeof *left);
     for (long top = 0; top < inner; top += DEPTH * each, start = out, start_row = out_row) {
         long depth = smaller(DEPTH * each, inner - top), words = parts(depth, each);

@@ -65,16 +65,22 @@ class Factor:
     ) -> Float[Tensor, "*any row column"]:
         """The product of the rows and this matrix, written to ``out``.
 
-        It is added to ``start``, which is ``out`` itself or what every row begins at. The numbers
-        of a row of either follow each other.
+        It is added to ``start``, which may be ``out`` itself, or what every row begins at. The
+        numbers of a row of ``out`` follow each other.
         """
+        if start is not None:
+            if start.dim() < out.dim():
+                start = start[..., None, :]
+            if start.stride(-1) != 1:
+                start = start.contiguous()
         if self._loops is None:
             if start is None:
                 return torch.matmul(rows, self._matrix, out=out)
-            begin = start if start is out else start[..., None, :]
             add = torch.addmm if out.dim() == 2 else torch.baddbmm
-            return add(begin, rows, self._matrix, out=out)
-        start_row = out.stride(-2) if start is out else 0
+            return add(start, rows, self._matrix, out=out)
+        if out.stride(-1) != 1 and out.shape[-1] > 1:
+            raise ValueError(f"numbers of a row are {out.stride(-1)} apart")
+        start_row = 0 if start is None or start.shape[-2] == 1 else start.stride(-2)
         for d, packed in enumerate(self._packed.addresses):
             self._loops.multiply(
                 rows.shape[-2], *self._packed.shape, address(rows, d), *rows.stride()[-2:], packed,

@@ -198,8 +198,8 @@ class _Slopes:
         self._features, self._from_logits = features, Factor(weight)
         even = -smoothing / len(weight)
         self._of_features, self._of_weight = even * summed, even * features.sum(dim=0)
-        self.features = torch.empty_like(features)
-        self.weight = torch.empty_like(weight) if len(features) else torch.zeros_like(weight)
+        self.features = features.new_empty(features.shape)  # row by row, whatever they are
+        self.weight = weight.new_empty(weight.shape) if len(features) else torch.zeros_like(weight)
         counts = torch.bincount(of_word, minlength=sentences).to(features.dtype)
         self.shifts = (even * counts)[:, None].repeat(1, len(weight))
 

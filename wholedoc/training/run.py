@@ -124,7 +124,7 @@ class Run:
             "machine": platform.machine(),
             "threads": torch.get_num_threads(),
             "loops": loops_kind(),
-            "products": products_kind(),
+            "products": products_kind(mixed=config.stage1.precision == "mixed"),
             "seed": config.seed,
         }
         write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")

@@ -1,7 +1,8 @@
 """What runs share: nothing is made again that a run beside it has made alike and finished.
 
-Stages are deterministic: the same data, settings, seed and versions give the same weights. Files
-are linked, not copied, where the disk can do so; a run never changes them in place.
+Stages are deterministic: the same data, settings, seed and versions give the same weights, up to
+rounding where they are made on different machines. Files are linked, not copied, where the disk can
+do so; a run never changes them in place.
 """
 
 import json
