@@ -249,6 +249,7 @@ def test_they_are_compiled_once_and_kept(compiler: Callable[[str], None], tmp_pa
             "torch computes instead: 1: error: here",
             0,
         ),
+        ("printf 'ld: no libx\\ncollect2: error: 1\\n' >&2; exit 1", "instead: ld: no libx", 0),
         ('for x; do [ "$last" = -o ] && echo > "$x"; last=$x; done; true', "file too short", 1),
     ],
 )

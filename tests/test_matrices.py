@@ -1,6 +1,7 @@
 """Products of matrices: the compiled ones beside torch's, in every layout that training has."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 
 import pytest
@@ -34,12 +35,12 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-@pytest.fixture(scope="module")
-def halves() -> Iterator[None]:
-    """Matrices are laid out in halves, whether that is faster on this machine or not."""
+@contextmanager
+def laid_out_in_halves(wanted: bool = True) -> Iterator[None]:
+    """Whether that is faster on this machine or not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrices, "products_kind", lambda mixed: "mixed" if mixed else "compiled")
-        with mixed_precision():
+        with mixed_precision(wanted):
             yield
 
 
@@ -77,7 +78,8 @@ def check_product(
     exact = rounded[0] @ rounded[1]
     if begin is not None:
         exact = exact + (begin if start == "out" else begin[..., None, :]).double()
-    factor = Factor(right, compiled=True) if halves else Factor(right)
+    with laid_out_in_halves(halves):
+        factor = Factor(right, compiled=True) if halves else Factor(right)
     found = factor.multiply(left, out, begin)
     assert found.data_ptr() == out.data_ptr()
     size = (rounded[0].abs() @ rounded[1].abs()).max().item() + 1
@@ -104,7 +106,31 @@ def test_products_in_any_layout(
     for start in STARTS:
         check_product(left, right, beside[..., 1:-1], start)
     assert (beside[..., [0, -1]] == 7).all()
+
+
+@pytest.mark.parametrize("others", [(), (2,)])
+@pytest.mark.parametrize("rows", [29, 80])  # few rows, and many
+def test_one_product(kind: str, rows: int, others: tuple[int, ...]) -> None:
+    left, right, start = random(*others, rows, 37), random(*others, 37, 41), random(*others, 41)
     torch.testing.assert_close(multiply(left, right), left @ right, rtol=1e-4, atol=1e-4)
+    expected = left @ right + start[..., None, :]
+    torch.testing.assert_close(multiply(left, right, start), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_start_may_lie_in_memory_as_it_likes(kind: str) -> None:
+    left, right, buffer = random(40, 37), random(37, 41), random(50, 41)
+    expected = left @ right + buffer[:40]
+    Factor(right).multiply(left, buffer[:40], buffer[:40])  # two views of the same
+    torch.testing.assert_close(buffer[:40], expected, rtol=1e-4, atol=1e-4)
+    for row in (random(82)[::2], torch.tensor(1.5).expand(41)):
+        expected = left @ right + row
+        torch.testing.assert_close(Factor(right).project(left, row), expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_compiler
+def test_results_are_written_row_by_row() -> None:
+    with pytest.raises(ValueError, match="3 apart"):
+        Factor(random(5, 7), compiled=True).multiply(random(3, 5), torch.empty(7, 3).T)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -122,7 +148,7 @@ def test_products_larger_than_what_is_packed_together(
 @needs_compiler
 @settings(deadline=None)
 @given(rows=SIZES, inner=SIZES, columns=SIZES, start=st.sampled_from(STARTS))
-def test_products_of_halves(halves: None, rows: int, inner: int, columns: int, start: str) -> None:
+def test_products_of_halves(rows: int, inner: int, columns: int, start: str) -> None:
     left, right, out = random(rows, inner), random(inner, columns), random(rows, columns)
     check_product(left, right, out, start, halves=True)
 
@@ -131,7 +157,7 @@ def test_products_of_halves(halves: None, rows: int, inner: int, columns: int, s
 @pytest.mark.parametrize("layouts", list(product(LAYOUTS, repeat=2)))
 @pytest.mark.parametrize("shape", [(29, 37, 41), (300, 1100, 70), (3, 2047, 40)])
 def test_products_of_halves_in_any_layout(
-    halves: None, shape: tuple[int, int, int], layouts: tuple[str, str]
+    shape: tuple[int, int, int], layouts: tuple[str, str]
 ) -> None:
     rows, inner, columns = shape
     left, right = (
@@ -144,20 +170,21 @@ def test_products_of_halves_in_any_layout(
 
 @needs_compiler
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 3.4e38])
-def test_halves_do_not_hide_what_is_not_finite(halves: None, number: float) -> None:
+def test_halves_do_not_hide_what_is_not_finite(number: float) -> None:
     left = torch.tensor([[1.0, number]])
-    found = Factor(torch.ones(2, 40), compiled=True).project(left)
+    with laid_out_in_halves():
+        found = Factor(torch.ones(2, 40), compiled=True).project(left)
     assert not found.isfinite().any()
 
 
 @needs_compiler
-def test_what_is_laid_out_knows_if_it_has_halves(halves: None) -> None:
+def test_what_is_laid_out_knows_if_it_has_halves() -> None:
     left, right = random(40, 600), random(600, 200)
-    rounded = Factor(right, compiled=True)
-    with mixed_precision(False):
-        exact = Factor(right, compiled=True)
-        outside = exact.project(left), rounded.project(left)
-    inside = exact.project(left), rounded.project(left)
+    exact = Factor(right, compiled=True)
+    with laid_out_in_halves():
+        rounded = Factor(right, compiled=True)
+        inside = exact.project(left), rounded.project(left)
+    outside = exact.project(left), rounded.project(left)
     assert torch.equal(inside[0], outside[0])
     assert torch.equal(inside[1], outside[1])
     assert not torch.equal(inside[0], inside[1])
@@ -175,7 +202,7 @@ def test_halves_are_for_machines_on_which_they_are_faster(kind: str) -> None:
 @pytest.mark.parametrize("count", [5, 50])  # few rows, and many
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_layer_is_torchs(kind: str, bias: bool, count: int) -> None:
-    ours, theirs = Linear(9, 33, bias=bias), torch.nn.Linear(9, 33, bias=bias)
+    ours, theirs = Linear(9, 70, bias=bias), torch.nn.Linear(9, 70, bias=bias)
     theirs.load_state_dict(ours.state_dict())
     found = []
     for layer in (ours, theirs):
@@ -200,12 +227,12 @@ def test_a_choice_can_be_made(kind: str) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 12, 13, 40])
-def test_a_row_does_not_depend_on_those_beside_it_nor_on_threads(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matrices, "compiled_are_faster", lambda: True)
-    left, factor = random(rows, 600), Factor(random(600, 200))
+def test_a_row_does_not_depend_on_those_beside_it_nor_on_threads(rows: int, halves: bool) -> None:
+    with laid_out_in_halves(halves):
+        factor = Factor(random(600, 200), compiled=True)
+    left = random(rows, 600)
     together = factor.multiply(left, torch.empty(rows, 200))
     for row, found in zip(left, together, strict=True):
         assert torch.equal(factor.multiply(row[None], torch.empty(1, 200))[0], found)
@@ -239,5 +266,6 @@ def test_a_sum_of_nothing_is_zero(kind: str, start: str) -> None:
 
 
 def test_other_numbers_are_torchs(kind: str) -> None:
-    left, right = random(3, 4).double(), random(4, 5).double()
+    left, right = random(70, 4).double(), random(4, 5).double()
     assert torch.equal(multiply(left, right), left @ right)
+    assert torch.equal(Factor(right, compiled=True).project(left), left @ right)
