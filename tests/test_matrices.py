@@ -190,6 +190,20 @@ def test_what_is_laid_out_knows_if_it_has_halves() -> None:
     assert not torch.equal(inside[0], inside[1])
 
 
+@needs_compiler
+def test_the_way_back_has_halves_if_it_is_gone_in_mixed_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(matrices, "compiled_are_faster", lambda: True)
+    layer, rows, grad = Linear(70, 80), random(90, 70).requires_grad_(), random(90, 80)
+    projected = layer(rows)
+    with laid_out_in_halves():
+        projected.backward(grad)
+    left, right = (matrix.detach().bfloat16().float() for matrix in (grad.T, rows))
+    torch.testing.assert_close(layer.weight.grad, left @ right, rtol=1e-5, atol=1e-4)
+    assert (layer.weight.grad - grad.T @ rows).abs().max() > 1e-2
+
+
 def test_halves_are_for_machines_on_which_they_are_faster(kind: str) -> None:
     right = random(60, 70)
     exact = multiply(right.T, right)
