@@ -3,7 +3,8 @@
 On CPUs torch multiplies with Intel's library, which leaves something to gain on processors of AMD:
 there, the compiled ones are taken. Elsewhere they have not been measured;
 ``WHOLEDOC_PRODUCTS=compiled`` or ``torch`` in the environment asks for either. (Compiled steps of a
-recurrence multiply in their own way everywhere.)
+recurrence multiply in their own way everywhere.) Within :func:`mixed_precision` compiled products,
+those of steps too, round what they multiply to 16 bits.
 """
 
 import ctypes
