@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wholedoc.evaluation.meteor import MeteorJar, UnavailableError
+from wholedoc.metrics.meteor import MeteorJar, UnavailableError
 
 DIGITS = 8
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import Result, _paired_bs_test
 
-from wholedoc.evaluation.metrics import score_bleu, sum_documents
-from wholedoc.evaluation.significance import TESTS, Pair
+from wholedoc.metrics.metrics import score_bleu, sum_documents
+from wholedoc.metrics.significance import TESTS, Pair
 
 Array = npt.NDArray[np.float64]
 LEVEL = 0.05

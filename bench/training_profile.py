@@ -28,22 +28,22 @@ from unittest.mock import patch
 
 import torch
 
-from wholedoc.allocation import keep_freed_memory
-from wholedoc.app.training_speed import Contender, peak_flops, sentence_contender, text_of
-from wholedoc.app.workload import Material, run_material, shipped_material
+from wholedoc.benchmark.flops import Text, training_flops, weights_of
+from wholedoc.benchmark.training_speed import Contender, peak_flops, sentence_contender, text_of
+from wholedoc.benchmark.workload import Material, run_material, shipped_material
 from wholedoc.config import ModelConfig
+from wholedoc.kernels.allocation import keep_freed_memory
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels.matrices import Factor
+from wholedoc.kernels.native import timed_steps
+from wholedoc.kernels.recurrence import GRUReturnSteps, GRUSteps, _BidirectionalGRU
+from wholedoc.kernels.unroll import _Attention, _AttentionReturn, _Unroll
 from wholedoc.model import unroll
 from wholedoc.model.decoder import Decoder
-from wholedoc.model.dropout import Dropout
-from wholedoc.model.flops import Text, training_flops, weights_of
-from wholedoc.model.loops import timed_steps
-from wholedoc.model.matrices import Factor
-from wholedoc.model.recurrence import GRUReturnSteps, GRUSteps, _BidirectionalGRU
 from wholedoc.model.translation import TranslationModel
-from wholedoc.model.unroll import _Attention, _AttentionReturn, _Unroll
+from wholedoc.store.run import Run
 from wholedoc.training.loop import tiny_numbers_as_zero
 from wholedoc.training.objective import _OutputLoss
-from wholedoc.training.run import Run
 
 DECODER, DECODER_BACK = "decoder's products, there", "decoder's products, back"
 ENCODER, ENCODER_BACK = "encoder's products, there", "encoder's products, back"

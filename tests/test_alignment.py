@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wholedoc.corpus.synth import SynthConfig, Word, build_language, draw_document
-from wholedoc.evaluation.alignment import Aligner, Links
+from wholedoc.metrics.alignment import Aligner, Links
+from wholedoc.synthetic.documents import SynthConfig, Word, build_language, draw_document
 
 Text = list[list[str]]
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from toy import toy_config
 
-from wholedoc.app import bench, search_speed, training_speed, workload
-from wholedoc.app.bench import print_bench, run_bench
-from wholedoc.app.workload import make_workload
+from wholedoc.benchmark import bench, search_speed, training_speed, workload
+from wholedoc.benchmark.bench import print_bench, run_bench
+from wholedoc.benchmark.flops import FORMULA, Text, training_flops
+from wholedoc.benchmark.workload import make_workload
 from wholedoc.config import ModelConfig
-from wholedoc.model.flops import FORMULA, Text, training_flops
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.stages import train
 
@@ -44,7 +44,7 @@ def test_every_number_that_is_promised_is_there(
     monkeypatch.setattr(
         workload, "make_workload", lambda path, _, words: made(path, (40, 50), words)
     )
-    monkeypatch.setattr("wholedoc.app.workload._DOCUMENTS", 3)
+    monkeypatch.setattr("wholedoc.benchmark.workload._DOCUMENTS", 3)
     shipped = workload.load_config
     narrow = {"hidden": 4, "embedding": 4, "alignment": 4, "tie": "none"}
 

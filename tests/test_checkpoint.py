@@ -14,7 +14,7 @@ from wholedoc.config import ModelConfig
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.checkpoint import (
+from wholedoc.store.checkpoint import (
     Position,
     load_checkpoint,
     load_weights,

@@ -20,7 +20,7 @@ from toy import write_toy
 
 import wholedoc
 import wholedoc.cli
-from wholedoc.evaluation.metrics import DiscourseShares
+from wholedoc.metrics.metrics import DiscourseShares
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent

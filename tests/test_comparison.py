@@ -6,11 +6,11 @@ from itertools import chain
 import pytest
 
 from wholedoc.errors import UserError
-from wholedoc.evaluation import comparison, metrics
-from wholedoc.evaluation.comparison import compare
-from wholedoc.evaluation.meteor import UnavailableError
-from wholedoc.evaluation.metrics import Bleu, EvaluationSet, Metric, Ter
-from wholedoc.evaluation.significance import Pair, bootstrap, randomisation
+from wholedoc.metrics import comparison, metrics
+from wholedoc.metrics.comparison import compare
+from wholedoc.metrics.meteor import UnavailableError
+from wholedoc.metrics.metrics import Bleu, EvaluationSet, Metric, Ter
+from wholedoc.metrics.significance import Pair, bootstrap, randomisation
 
 REFERENCES = [f"the {word} is here and there" for word in "abcdefghijkl"]
 DATA = EvaluationSet(REFERENCES, [2] * 6)

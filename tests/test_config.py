@@ -21,7 +21,7 @@ from wholedoc.config import (
     shipped_configs,
 )
 from wholedoc.errors import UserError
-from wholedoc.training.run import format_toml
+from wholedoc.store.run import format_toml
 
 
 def write(path: Path, text: str) -> Path:

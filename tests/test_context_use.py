@@ -15,7 +15,7 @@ from wholedoc.decoding.descent import System
 from wholedoc.decoding.likelihood import generated_states
 from wholedoc.decoding.scoring import ContextScores, score_context, score_documents
 from wholedoc.errors import UserError
-from wholedoc.evaluation.context_use import measure_context_use, measure_gain, measure_reading
+from wholedoc.metrics.context_use import measure_context_use, measure_gain, measure_reading
 from wholedoc.model.memory import Readings
 
 # Scores

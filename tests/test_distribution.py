@@ -12,9 +12,9 @@ from torch import nn
 from toy import toy_config, write_toy
 
 from wholedoc.corpus.batches import SentenceBatches
+from wholedoc.store.run import Run
 from wholedoc.training.distribution import World, is_leader, join_world
 from wholedoc.training.log import read_log
-from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 # Batches of one sentence too: some updates have nothing for the second process.

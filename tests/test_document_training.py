@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 from toy import DOCUMENT_SETTINGS, document_config, stopped_training, toy_config, translate_twice
 
-from wholedoc.app.translator import Translator
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.store.run import Run
 from wholedoc.training.log import read_log
-from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")

@@ -16,22 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from wholedoc.app.experiment import run_experiment
-from wholedoc.app.experiment_page import format_html, format_markdown
 from wholedoc.config import shipped_experiments
 from wholedoc.errors import UserError
-from wholedoc.evaluation.examples import choose_examples
-from wholedoc.evaluation.experiment import (
+from wholedoc.experiment.examples import choose_examples
+from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
     SYSTEMS,
     Experiment,
     Job,
     load_experiment,
 )
-from wholedoc.evaluation.report import Report, build_report
-from wholedoc.evaluation.results import Results, load_results, read_lines
-from wholedoc.evaluation.schedule import ProcessPool, run_jobs
-from wholedoc.evaluation.tables import Figure, Table
+from wholedoc.experiment.page import format_html, format_markdown
+from wholedoc.experiment.report import Report, build_report
+from wholedoc.experiment.results import Results, load_results, read_lines
+from wholedoc.experiment.runner import run_experiment
+from wholedoc.experiment.schedule import ProcessPool, run_jobs
+from wholedoc.rendering.tables import Figure, Table
 
 # Small enough to learn nothing: a run takes less than a second.
 TINY = """
@@ -270,7 +270,7 @@ def work(name: str) -> None:
 
 
 def test_processes_tell_why_they_failed(tmp_path: Path) -> None:
-    pool = ProcessPool(work, "wholedoc.app.experiment", tmp_path / "logs")
+    pool = ProcessPool(work, "wholedoc.experiment.runner", tmp_path / "logs")
     names = ["fine", "wrong", "broken", "killed"]
     for name in names:
         pool.start(name)

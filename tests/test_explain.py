@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 import wholedoc.cli
 from wholedoc.app.explain import Explanation, mark_changes
 from wholedoc.app.lines import translate_lines
-from wholedoc.app.page import draw_heat_map, make_page, make_table
-from wholedoc.app.translator import TranslatedDocument, Translator
 from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import SourceDocument, read_source_lines
 from wholedoc.corpus.readers.source import SourceSentence
 from wholedoc.corpus.vocabulary import build_vocabularies
 from wholedoc.decoding.descent import System
+from wholedoc.decoding.translator import TranslatedDocument, Translator
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.checkpoint import save_weights
-from wholedoc.training.run import Run, language_stage
+from wholedoc.rendering.page import draw_heat_map, make_page, make_table
+from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.run import Run, language_stage
 
 # Words that changed
 

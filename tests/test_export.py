@@ -9,18 +9,18 @@ import torch
 
 from wholedoc.app import export
 from wholedoc.app.export import export_model
-from wholedoc.app.translator import Translator
 from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.vocabulary import EOS, build_vocabularies
-from wholedoc.decoding.compact import compact, restore
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.kernels.int8 import compact, restore
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.checkpoint import save_weights
-from wholedoc.training.run import Run, language_stage
-from wholedoc.training.shortlist import learn_shortlist, read_shortlist, write_shortlist
+from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.learn_shortlist import learn_shortlist, read_shortlist, write_shortlist
+from wholedoc.store.run import Run, language_stage
 
 SIZES = {"hidden": 16, "embedding": 16, "alignment": 8, "initial_state": "encoder"}
 MODELS = {

@@ -9,10 +9,10 @@ from torch import nn
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.vocabulary import PAD, WordVocabulary
 from wholedoc.errors import UserError
+from wholedoc.kernels.recurrence import pack
 from wholedoc.model.decoder import Decoded
-from wholedoc.model.recurrence import pack
-from wholedoc.training import lexicon
-from wholedoc.training.lexicon import learn_lexicon, read_lexicon, write_lexicon
+from wholedoc.store import lexicon
+from wholedoc.store.lexicon import learn_lexicon, read_lexicon, write_lexicon
 
 SRC = WordVocabulary(["koer", "kass"], "et")
 TRG = WordVocabulary(["the", "dog", "cat"], "en")

@@ -17,11 +17,11 @@ from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.descent import Descent, System, translate_documents
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
+from wholedoc.kernels.recurrence import pack
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings, gather_readings
-from wholedoc.model.recurrence import pack
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.run import Run
+from wholedoc.store.run import Run
 from wholedoc.training.stages import train
 
 SIZES = {"hidden": 6, "embedding": 5, "alignment": 4}

@@ -12,9 +12,9 @@ from torch import Tensor
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.errors import UserError
-from wholedoc.model import loops
-from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU, pack
+from wholedoc.kernels import native as loops
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels.recurrence import BidirectionalGRU, pack
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import word_loss
 
@@ -114,7 +114,7 @@ def test_masks_drop_as_much_as_they_should_and_never_alike(
     rate: float, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "torch":
-        monkeypatch.setattr("wholedoc.model.dropout.loops_for", lambda _: None)
+        monkeypatch.setattr("wholedoc.kernels.dropout.loops_for", lambda _: None)
     elif loops.loops_kind() == "torch":
         pytest.skip("there is no C compiler")
 

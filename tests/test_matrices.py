@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wholedoc.model import matrices
-from wholedoc.model.loops import loops_kind
-from wholedoc.model.matrices import (
+from wholedoc.kernels import matrices
+from wholedoc.kernels.matrices import (
     Factor,
     Linear,
     compiled_are_faster,
@@ -20,6 +19,7 @@ from wholedoc.model.matrices import (
     multiply,
     products_kind,
 )
+from wholedoc.kernels.native import loops_kind
 
 needs_compiler = pytest.mark.skipif(loops_kind() == "torch", reason="there is no C compiler")
 

@@ -18,10 +18,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from wholedoc.evaluation import meteor
-from wholedoc.evaluation.discourse import Discourse
-from wholedoc.evaluation.meteor import JAR_VARIABLE, MeteorParameters, UnavailableError
-from wholedoc.evaluation.metrics import (
+from wholedoc.metrics import meteor
+from wholedoc.metrics.discourse import Discourse
+from wholedoc.metrics.meteor import JAR_VARIABLE, MeteorParameters, UnavailableError
+from wholedoc.metrics.metrics import (
     METRICS,
     Bleu,
     Chrf,
@@ -35,7 +35,7 @@ from wholedoc.evaluation.metrics import (
     corpus_bleu,
     sum_documents,
 )
-from wholedoc.evaluation.words import Splitter
+from wholedoc.metrics.words import Splitter
 
 REFERENCES = [
     "The cat sat on the mat.",

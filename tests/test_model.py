@@ -18,10 +18,10 @@ from torch.autograd import gradcheck
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import Batch, pad
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
+from wholedoc.kernels.recurrence import pack
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.decoder import Decoded, DecoderState, GRULayer, Output
 from wholedoc.model.encoder import Encoding
-from wholedoc.model.recurrence import pack
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import sentence_loss
 

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from wholedoc.corpus.synth import INFORMATION, KINDS, Bound, KeyItem, Kind, SynthConfig, write_synth
 from wholedoc.errors import UserError
-from wholedoc.evaluation.phenomena import measure, read_key
+from wholedoc.metrics.phenomena import measure, read_key
+from wholedoc.synthetic.documents import (
+    INFORMATION,
+    KINDS,
+    Bound,
+    KeyItem,
+    Kind,
+    SynthConfig,
+    write_synth,
+)
 
 SURE = {"accuracy": 1.0, "variance": 0.0}
 

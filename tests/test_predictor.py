@@ -7,11 +7,11 @@ from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.predictor import Predictor
-from wholedoc.decoding.products import EightBitProduct, ExactProduct
 from wholedoc.decoding.search import search_with
-from wholedoc.decoding.shortlist import Shortlist
+from wholedoc.kernels.products import EightBitProduct, ExactProduct
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.store.shortlist import Shortlist
 
 SIZES = {"hidden": 6, "embedding": 5, "alignment": 4}
 SRC = [[4, 5, 6, 7, EOS], [8, EOS], [9, 10, 4, EOS]]

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from wholedoc.config import ModelConfig
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels.recurrence import BidirectionalGRU, Gates, GRUTape, pack
+from wholedoc.kernels.unroll import UnrollInputs, UnrollWeights, source_blocks, unroll
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import Decoder, DecoderState
-from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU, Gates, GRUTape, pack
 from wholedoc.model.translation import initialise
-from wholedoc.model.unroll import UnrollInputs, UnrollWeights, source_blocks, unroll
 
 LENGTHS = torch.tensor([7, 3, 5, 1])
 COUNTS = [4, 4, 3, 2, 1]
@@ -112,7 +112,7 @@ def decoder_and_source(dropout: float = 0.0) -> tuple[Decoder, DecoderState, Ten
 def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention to all sentences at once, and to blocks of one and two."""
     if request.param == "blocks":
-        monkeypatch.setattr("wholedoc.model.unroll._BLOCK_COST", 2)
+        monkeypatch.setattr("wholedoc.kernels.unroll._BLOCK_COST", 2)
     blocks = source_blocks(LENGTHS.tolist())
     assert len(blocks) == (3 if request.param == "blocks" else 1)
 

@@ -24,7 +24,7 @@ from wholedoc.training.stages import train
 # function: kills at exact moments, which no clock could hit. Forking saves importing torch anew.
 DRIVER = """
 import importlib, json, os, sys
-import wholedoc.app.translator, wholedoc.training.stages
+import wholedoc.decoding.translator, wholedoc.training.stages
 from wholedoc.cli import main
 
 def arm(module, function, when, call, number):

@@ -15,8 +15,6 @@ from test_descent import CONFIG, DOCUMENTS, VARIANTS, make_system, tokens
 from toy import document_config, toy_config
 
 import wholedoc.cli
-from wholedoc.app.scoring import score_corpus, score_items
-from wholedoc.app.translator import Translator
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.corpus.vocabulary import BOS, EOS
@@ -25,18 +23,20 @@ from wholedoc.decoding.descent import System, translate_documents
 from wholedoc.decoding.likelihood import generated_states, given_states, score_sentences
 from wholedoc.decoding.scoring import Candidate, score_candidates, score_documents
 from wholedoc.decoding.search import Hypothesis, search
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.evaluation.contrastive import (
+from wholedoc.metrics.contrastive import (
     ContrastiveItem,
     ItemScore,
     count_right,
     read_contrastive,
 )
+from wholedoc.metrics.scored import score_corpus, score_items
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
+from wholedoc.store.run import Run
 from wholedoc.training.log import read_log
 from wholedoc.training.objective import sentence_loss
-from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 from wholedoc.training.tasks import DocumentSet, document_losses
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from wholedoc.app.workload import make_workload
+from wholedoc.benchmark.workload import make_workload
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.model.recurrence import GRUTape
+from wholedoc.kernels.recurrence import GRUTape
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.seam import encode_twice
 from wholedoc.training.tasks import DocumentSet, document_losses

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from toy import DOCUMENT_SETTINGS, toy_config, write_toy
 
-from wholedoc.training.checkpoint import Position
+from wholedoc.store.checkpoint import Position
+from wholedoc.store.run import Run
 from wholedoc.training.data import prepare_data
 from wholedoc.training.log import read_log
 from wholedoc.training.loop import train_stage
-from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 BOTH = [*DOCUMENT_SETTINGS, "model.memory=both", "model.fusion=output"]
@@ -174,7 +174,7 @@ def test_unfinished_damaged_and_foreign_runs_are_left_alone(
     (tmp_path / "runs" / "empty").mkdir()
     trained.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("wholedoc.training.sharing.read_position", lambda _: Position(epoch=2))
+        patch.setattr("wholedoc.training.reuse.read_position", lambda _: Position(epoch=2))
         run(tmp_path, "second", *DOCUMENT_SETTINGS, "share=true")
     first.stage("stage1").checkpoint.write_bytes(b"damaged")
     (tmp_path / "runs" / "second" / "versions.json").write_text('{"wholedoc": "0", "torch": "0"}')

@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from wholedoc.evaluation.significance import TESTS, Array, Pair, TestName
+from wholedoc.metrics.significance import TESTS, Array, Pair, TestName
 
 BENCH = Path(__file__).parent.parent / "bench" / "null_rates.py"
 PAIRS = 200
@@ -92,7 +92,7 @@ def test_pairs_and_blocks_do_not_change_each_other(
     assert found[0] == test([one], 300, 1)[0]
     assert found[1].tolist() == found[0].tolist() * 2
     assert found[2] == test([other], 300, 1)[0]
-    monkeypatch.setattr("wholedoc.evaluation.significance._CELLS_AT_ONCE", 8)
+    monkeypatch.setattr("wholedoc.metrics.significance._CELLS_AT_ONCE", 8)
     assert test([one], 300, 1)[0] == pytest.approx(found[0], abs=0.15)
 
 

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wholedoc.corpus.synth import (
+from wholedoc.errors import UserError
+from wholedoc.metrics.contrastive import read_contrastive
+from wholedoc.metrics.phenomena import read_key
+from wholedoc.synthetic.documents import (
     INFORMATION,
     KINDS,
     SPLITS,
@@ -35,9 +38,6 @@ from wholedoc.corpus.synth import (
     realise,
     write_synth,
 )
-from wholedoc.errors import UserError
-from wholedoc.evaluation.contrastive import read_contrastive
-from wholedoc.evaluation.phenomena import read_key
 
 CONFIG = SynthConfig()
 LANGUAGE = build_language(CONFIG)

@@ -9,7 +9,7 @@ import torch
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.vocabulary import EOS
 from wholedoc.decoding.descent import System, translate_documents
-from wholedoc.decoding.threads import in_threads
+from wholedoc.kernels.threads import in_threads
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 

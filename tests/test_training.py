@@ -16,14 +16,15 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from toy import toy_config, write_toy
 
-from wholedoc.app.translator import Translator
 from wholedoc.config import StageConfig
 from wholedoc.corpus.batches import make_batch
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.model import matrices
-from wholedoc.model.loops import loops_kind
+from wholedoc.kernels import matrices
+from wholedoc.kernels.native import loops_kind
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.checkpoint import Position, load_weights
+from wholedoc.store.checkpoint import Position, load_weights
+from wholedoc.store.run import Run
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
@@ -35,7 +36,6 @@ from wholedoc.training.loop import (
 )
 from wholedoc.training.objective import Loss, sentence_loss
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
-from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wholedoc.app.lines import translate_lines
-from wholedoc.app.translator import Translator
 from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import read_source_lines
 from wholedoc.corpus.vocabulary import EOS, UNK, build_vocabularies
 from wholedoc.decoding.descent import System
-from wholedoc.training.checkpoint import save_weights
-from wholedoc.training.lexicon import write_lexicon
-from wholedoc.training.run import Run
+from wholedoc.decoding.translator import Translator
+from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.lexicon import write_lexicon
+from wholedoc.store.run import Run
 
 Kind = Literal["word", "subword"]
 KINDS: tuple[Kind, Kind] = ("word", "subword")

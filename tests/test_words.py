@@ -5,7 +5,7 @@ from math import exp, log2
 import pytest
 from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
-from wholedoc.evaluation.words import PRONOUNS, ContentWords, Splitter, find_names
+from wholedoc.metrics.words import PRONOUNS, ContentWords, Splitter, find_names
 
 PLAIN = Splitter("xx", str)
 

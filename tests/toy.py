@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from wholedoc.app.translator import TranslatedDocument, Translator
 from wholedoc.config import Config, load_config
+from wholedoc.decoding.translator import TranslatedDocument, Translator
+from wholedoc.store.run import Run
 from wholedoc.training import loop
-from wholedoc.training.run import Run
 from wholedoc.training.stages import train
 
 _WORDS = 12

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wholedoc.app.translator import Translator
 from wholedoc.config import Config, load_config
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import read_corpus
-from wholedoc.corpus.synth import KINDS, KeyItem, SynthConfig, write_synth
-from wholedoc.evaluation.metrics import Score, corpus_bleu
-from wholedoc.evaluation.phenomena import Phenomena, measure, read_key
+from wholedoc.decoding.translator import Translator
+from wholedoc.metrics.metrics import Score, corpus_bleu
+from wholedoc.metrics.phenomena import Phenomena, measure, read_key
 from wholedoc.progress import say
+from wholedoc.synthetic.documents import KINDS, KeyItem, SynthConfig, write_synth
 from wholedoc.training.stages import train
 
 SYSTEMS = {

@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from wholedoc.app.translator import TranslatedDocument, Translation, Translator
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.readers import SourceDocument, SourceText
+from wholedoc.decoding.translator import TranslatedDocument, Translation, Translator
 from wholedoc.errors import UserError
 from wholedoc.progress import ProgressBar
 

@@ -10,17 +10,17 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import Indices, length_batches, pad
-from wholedoc.decoding.compact import round_weights
 from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
 from wholedoc.decoding.predictor import Predictor
-from wholedoc.decoding.products import EightBitProduct, ExactProduct
 from wholedoc.decoding.search import Hypothesis, search_with
-from wholedoc.decoding.shortlist import Shortlist
-from wholedoc.decoding.threads import in_threads
 from wholedoc.errors import UserError
+from wholedoc.kernels.int8 import round_weights
+from wholedoc.kernels.products import EightBitProduct, ExactProduct
+from wholedoc.kernels.threads import in_threads
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
+from wholedoc.store.shortlist import Shortlist
 
 
 @dataclass(frozen=True)

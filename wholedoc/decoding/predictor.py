@@ -16,12 +16,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from wholedoc.decoding.products import ExactProduct, Product
-from wholedoc.decoding.shortlist import Shortlist
-from wholedoc.model.attention import Attended, doubled_exp
+from wholedoc.kernels.products import ExactProduct, Product
+from wholedoc.kernels.unroll import doubled_exp
+from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
+from wholedoc.store.shortlist import Shortlist
 
 # The output layer is filled up to a multiple of this: search looks at its words in blocks.
 BLOCK = 32

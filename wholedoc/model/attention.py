@@ -1,14 +1,13 @@
 """Additive attention over the words of the source sentence."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from wholedoc.kernels.matrices import Linear
 from wholedoc.model.encoder import Encoding
-from wholedoc.model.matrices import Linear
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,3 @@ class Attention(nn.Module):
         weights = torch.softmax(scores, dim=-1)
         context = torch.bmm(weights, source.values)
         return context.flatten(0, 1), weights.flatten(0, 1)
-
-
-def doubled_exp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """e^{2x}, neither zero nor infinite.
-
-    tanh(k + q) = 1 − 2u with u = 1 / (1 + e^{2k} e^{2q}). The exponentials are taken once per key
-    and once per query: what is left for each pair is cheaper than its tanh. With one of them kept
-    in bounds the other may be anything.
-    """
-    bound = -0.99 * math.log(torch.finfo(values.dtype).tiny)
-    return (2 * values).clamp_(-bound, bound).exp_()

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels.matrices import Linear
+from wholedoc.kernels.recurrence import Gates, Packing, pack
+from wholedoc.kernels.unroll import UnrollInputs, UnrollWeights, unroll
 from wholedoc.model.attention import Attended, Attention
-from wholedoc.model.dropout import Dropout
 from wholedoc.model.encoder import Encoding
 from wholedoc.model.fusion import FUSIONS, Fusion
 from wholedoc.model.local import CONTEXTS
-from wholedoc.model.matrices import Linear
 from wholedoc.model.memory import Readings
-from wholedoc.model.recurrence import Gates, Packing, pack
-from wholedoc.model.unroll import UnrollInputs, UnrollWeights, unroll
 
 
 @dataclass(frozen=True)

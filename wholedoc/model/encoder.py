@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.model.dropout import Dropout
-from wholedoc.model.recurrence import BidirectionalGRU, Packing, pack
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels.recurrence import BidirectionalGRU, Packing, pack
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels.recurrence import Gates
 from wholedoc.model.attention import Attended
-from wholedoc.model.dropout import Dropout
 from wholedoc.model.memory import Readings
-from wholedoc.model.recurrence import Gates
 
 
 class Fusion(nn.Module):

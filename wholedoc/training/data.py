@@ -11,8 +11,8 @@ from wholedoc.corpus.vocabulary import build_vocabularies
 from wholedoc.errors import UserError
 from wholedoc.files import name_file
 from wholedoc.progress import say
-from wholedoc.training.run import Run
-from wholedoc.training.sharing import adopt_data
+from wholedoc.store.run import Run
+from wholedoc.training.reuse import adopt_data
 
 
 def prepare_data(config: Config, run: Run) -> None:

@@ -19,10 +19,10 @@ from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
-from wholedoc.model.loops import loops_kind
-from wholedoc.model.matrices import mixed_precision, products_kind
+from wholedoc.kernels.matrices import mixed_precision, products_kind
+from wholedoc.kernels.native import loops_kind
 from wholedoc.progress import ProgressBar, format_seconds, say
-from wholedoc.training.checkpoint import (
+from wholedoc.store.checkpoint import (
     Position,
     load_checkpoint,
     load_weights,

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from wholedoc.corpus.batches import Batch
+from wholedoc.kernels.matrices import Factor
+from wholedoc.kernels.native import loops_for
 from wholedoc.model.decoder import Decoded
-from wholedoc.model.loops import loops_for
-from wholedoc.model.matrices import Factor
 from wholedoc.model.translation import TranslationModel
 
 # Words whose logits exist at once: few enough for the caches, enough for an efficient product.

@@ -23,15 +23,15 @@ from wholedoc.decoding.likelihood import generated_states, given_states
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
-from wholedoc.training.checkpoint import load_known_weights
+from wholedoc.store.checkpoint import load_known_weights
+from wholedoc.store.lexicon import learn_lexicon, write_lexicon
+from wholedoc.store.rows import Rows, cached_rows, digest_files, rows_file
+from wholedoc.store.run import Run, choose_device, language_stage
 from wholedoc.training.data import open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import World, join_world
-from wholedoc.training.lexicon import learn_lexicon, write_lexicon
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
-from wholedoc.training.rows import Rows, cached_rows, digest_files, rows_file
-from wholedoc.training.run import Run, choose_device, language_stage
-from wholedoc.training.sharing import adopt_file, adopt_stage
+from wholedoc.training.reuse import adopt_file, adopt_stage
 from wholedoc.training.tasks import (
     DocumentSet,
     DocumentTask,

@@ -23,10 +23,10 @@ from wholedoc.corpus.vocabulary import EOS
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
+from wholedoc.store.rows import Rows
 from wholedoc.training.distribution import World
 from wholedoc.training.loop import Task
 from wholedoc.training.objective import Loss, sentence_loss, translation_loss, word_loss
-from wholedoc.training.rows import Rows
 from wholedoc.training.seam import Seam, encode_twice
 
 BatchLoss = Callable[[EncodedCorpus, Indices, float], Loss]

@@ -1,0 +1,96 @@
+"""What speed is measured on: the corpus of a run, or made-up text with the sizes of real text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wholedoc.config import Config, DocumentStageConfig, ModelConfig, StageConfig, load_config
+from wholedoc.corpus.documents import Document, SentencePair
+from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
+from wholedoc.corpus.vocabulary import SPECIALS, WordVocabulary
+from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.store.checkpoint import load_known_weights
+from wholedoc.store.run import Run
+
+PAPER_VOCABULARIES = (25_100, 21_000)
+"""Those of the paper's French–English corpus."""
+_DOCUMENTS = 200
+_WORDS = {"subword": (29.0, 30.0), "word": (16.5, 22.0)}
+"""Words of a sentence of europarl-et-en and of its translation, the geometric mean."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is trained on: a corpus in numbers, with its configuration and vocabulary sizes."""
+
+    name: str
+    config: Config
+    corpus: EncodedCorpus
+    sizes: tuple[int, int]
+    weights: Path | None = None
+    """Trained weights of the sentence model, if there are any."""
+
+    def model(self, config: ModelConfig, stage: StageConfig) -> TranslationModel:
+        """A model with the trained weights, if there are any, and others at random."""
+        document_dropout = stage.document_dropout if isinstance(stage, DocumentStageConfig) else 0.0
+        model = TranslationModel(config, *self.sizes, stage.dropout, document_dropout)
+        initialise(model, seed=1)
+        if self.weights is not None:
+            load_known_weights(self.weights, model)
+        return model
+
+
+def shipped_material(name: str, directory: Path) -> Material:
+    """A shipped configuration and made-up text."""
+    config = load_config(name)
+    size = config.vocabulary.size
+    sizes = (size, size) if size else PAPER_VOCABULARIES
+    corpus = make_workload(directory, sizes, _WORDS[config.vocabulary.kind])
+    return Material(name, config, corpus, sizes)
+
+
+def run_material(run: Run) -> Material:
+    """The corpus, vocabularies and configuration of a run; nothing is written into it."""
+    src, trg = run.load_vocabularies()
+    best = run.stage("stage1").best
+    return Material(
+        run.directory.name,
+        run.load_config(),
+        run.load_corpus("train"),
+        (len(src), len(trg)),
+        best if best.exists() else None,
+    )
+
+
+def make_workload(
+    directory: Path, sizes: tuple[int, int], words: tuple[float, float]
+) -> EncodedCorpus:
+    """Documents of random words, for vocabularies and with sentences of the given sizes.
+
+    Numbers of words and sentences vary as measured in europarl-et-en: their logarithms deviate by
+    0.6 for sentences, 0.2 for a sentence and its translation, and 0.44 for documents, which have
+    12.6 sentences. Frequencies of words fall as one over their rank.
+    """
+    random = np.random.default_rng(1)
+    vocabularies = [
+        WordVocabulary([f"w{i}" for i in range(size - len(SPECIALS))], "en") for size in sizes
+    ]
+    frequencies = [1 / np.arange(1, size - len(SPECIALS) + 1) for size in sizes]
+
+    def text(side: int, length: float) -> str:
+        share = frequencies[side] / frequencies[side].sum()
+        size = max(1, min(round(words[side] * length), 100))
+        return " ".join(f"w{i}" for i in random.choice(len(share), size=size, p=share))
+
+    def pair() -> SentencePair:
+        length = random.lognormal(sigma=0.6)
+        return SentencePair(text(0, length), text(1, length * random.lognormal(sigma=0.2)))
+
+    documents = [
+        Document(
+            str(d), tuple(pair() for _ in range(max(1, round(12.6 * random.lognormal(sigma=0.44)))))
+        )
+        for d in range(_DOCUMENTS)
+    ]
+    return encode_corpus(documents, vocabularies[0], vocabularies[1], directory)

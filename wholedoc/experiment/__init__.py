@@ -1,0 +1,1 @@
+"""Grids of systems, and the paper's tables from them."""

@@ -1,0 +1,258 @@
+"""An experiment: which systems are trained, on what, with which seeds, and in which order."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from wholedoc.config import (
+    Config,
+    CorpusFiles,
+    Count,
+    CountOrZero,
+    Interval,
+    build,
+    find_config,
+    load_config,
+    read_toml,
+    shipped_experiments,
+)
+from wholedoc.errors import UserError
+from wholedoc.synthetic.documents import SPLITS, SynthConfig
+
+SystemName = Literal[
+    "s-nmt",
+    "src-context",
+    "trg-context",
+    "both-context",
+    "src-output",
+    "trg-output",
+    "both-output",
+    "jean2017",
+    "wang2017",
+    "prevtrg",
+    "more",
+]
+SYSTEMS: tuple[SystemName, ...] = get_args(SystemName)
+BASELINE: SystemName = "s-nmt"
+MEMORY_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[1:7]
+_LARGER: tuple[SystemName, ...] = SYSTEMS[:7]
+
+
+@dataclass(frozen=True)
+class Larger(CorpusFiles):
+    """More sentence pairs for stage 1 alone: the larger corpus of the paper's Figure 3."""
+
+    documents: CountOrZero = 0
+    """In place of files: so many more documents of the artificial corpus."""
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """What an experiment file says."""
+
+    title: str = ""
+    """Heads the report."""
+    config: str = "small"
+    """What all systems are trained with: a TOML file, or the name of a shipped one."""
+    seeds: tuple[Annotated[int, Interval(0, 2**32 - 1)], ...] = (1, 2)
+    """Each system is trained once with each."""
+    systems: tuple[SystemName, ...] = SYSTEMS
+    """The sentence model, the memories with either fusion, the baselines, and ``more`` training."""
+    shuffled: bool = True
+    """A control: the memory systems translate once more, reading another document's memory."""
+    passes: Count = 3
+    """Updates of each translation up to which the passes curve goes; the tables show those of
+    ``search.passes``."""
+    trials: Count = 10_000
+    """Of each significance test."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Values of the configuration to set for all systems, its corpora too."""
+    synth: SynthConfig | None = None
+    """Make the artificial corpus and train on it."""
+    larger: Larger = field(default_factory=Larger)
+    """Train sentence model and memory systems once more, their stage 1 on a larger corpus."""
+
+    @property
+    def has_larger(self) -> bool:
+        """Whether there is a larger corpus."""
+        return bool(self.larger.src or self.larger.documents)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One system trained with one seed, then made to translate the test set."""
+
+    system: SystemName
+    seed: int
+    larger: bool = False
+    """Whether stage 1 is trained on the larger corpus."""
+
+    @property
+    def name(self) -> str:
+        """Also that of its run directory."""
+        return f"{self.system}{'-larger' if self.larger else ''}-{self.seed}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The jobs without which this one cannot be: the sentence model of the same seed."""
+        if self.system == BASELINE:
+            return ()
+        return (Job(BASELINE, self.seed, self.larger).name,)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """What it shares with other jobs: made by the first of them, taken over by the others."""
+        kind = f"{'larger-' if self.larger else ''}{self.seed}"
+        parts = {f"stage1-{kind}"}
+        memory = self.system.partition("-")[0]
+        if memory in ("src", "both"):
+            parts.add(f"stage0-{kind}")
+        if memory in ("trg", "both", "prevtrg"):
+            parts.add(f"generated-{kind}")
+        return frozenset(parts)
+
+    @property
+    def settings(self) -> list[str]:
+        """What its configuration differs in from that of the sentence model."""
+        settings = [f"seed={self.seed}"]
+        if self.system in MEMORY_SYSTEMS:
+            memory, _, fusion = self.system.partition("-")
+            settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
+        elif self.system != BASELINE:
+            settings.append(f"model.context={self.system}")
+        return settings
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment and the directory that holds all of it."""
+
+    config: ExperimentConfig
+    out: Path
+
+    @property
+    def corpus(self) -> Path:
+        """Where the artificial corpus is written."""
+        return self.out / "corpus"
+
+    @property
+    def larger_corpus(self) -> Path:
+        """Where the further documents of the artificial corpus are written."""
+        return self.out / "larger"
+
+    @property
+    def key(self) -> Path | None:
+        """The words of the artificial test set that need their document."""
+        return self.corpus / "test.key.jsonl" if self.config.synth else None
+
+    def run(self, job: Job) -> Path:
+        """The run directory of a job."""
+        return self.out / "runs" / job.name
+
+    def jobs(self) -> list[Job]:
+        """The grid, in the order in which it is worked off: the sentence models first."""
+        chosen = self.config.systems
+        jobs = [Job(system, seed) for system in chosen for seed in self.config.seeds]
+        if self.config.has_larger:
+            systems = [system for system in chosen if system in _LARGER]
+            jobs += [Job(system, seed, True) for system in systems for seed in self.config.seeds]
+        return sorted(jobs, key=lambda job: (job.larger, job.system != BASELINE))
+
+    def job_config(self, job: Job) -> Config:
+        """The whole configuration of a job."""
+        files = dict(self._corpora(job.larger))
+        settings = [
+            f"data.{name}.{side.name}={json.dumps(getattr(corpus, side.name))}"
+            for name, corpus in files.items()
+            for side in fields(CorpusFiles)
+        ]
+        return load_config(
+            self.config.config, [*_settings(self.config.set), *settings, *job.settings]
+        )
+
+    def _corpora(self, larger: bool) -> Iterator[tuple[str, CorpusFiles]]:
+        """The corpora that the experiment itself names, by their place in the configuration."""
+        if self.config.synth:
+            for split in SPLITS:
+                yield split, synth_files(self.corpus, split)
+        if larger:
+            more = self.config.larger
+            yield (
+                "extra",
+                synth_files(self.larger_corpus, "train")
+                if more.documents
+                else CorpusFiles(more.src, more.trg, more.doc),
+            )
+
+
+def synth_files(directory: Path, split: str) -> CorpusFiles:
+    """One split of an artificial corpus."""
+    return CorpusFiles(*(str(directory / f"{split}.{side}") for side in ("src", "trg", "doc")))
+
+
+def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
+    """Read an experiment (a file or the name of a shipped one), all of its settings checked."""
+    file = find_config(path, shipped_experiments())
+    where = str(file)
+    config = build(ExperimentConfig, read_toml(file), where)
+    _check_grid(config, where)
+    experiment = Experiment(config, out or Path("experiments") / file.stem)
+    load_config(config.config)  # at fault itself, it is named itself
+    try:
+        configs = [experiment.job_config(job) for job in experiment.jobs()]
+    except UserError as error:
+        raise UserError(error.what, where=f"{where} [set]", fix=error.fix) from error
+    for name in SPLITS:
+        if not getattr(configs[0].data, name).src:
+            raise UserError(
+                f"there is no {name} set",
+                where=where,
+                fix=f"add [set.data.{name}] with src, trg and doc, or [synth]",
+            )
+    return experiment
+
+
+def _check_grid(config: ExperimentConfig, where: str) -> None:
+    """What single values cannot show."""
+    for name, values in (("seeds", config.seeds), ("systems", config.systems)):
+        twice = [value for value in values if values.count(value) > 1]
+        if twice:
+            raise UserError(f"{name} holds {twice[0]} twice", where=where, fix="name it once")
+    if not config.seeds:
+        raise UserError("seeds is empty", where=where, fix="write e.g. seeds = [1, 2]")
+    if BASELINE not in config.systems:
+        raise UserError(
+            f"systems lacks {BASELINE}",
+            where=where,
+            fix="add it: every table compares with it, and the others begin with its weights",
+        )
+    if "seed" in config.set or ("model" in config.set and _CHOSEN & config.set["model"].keys()):
+        raise UserError(
+            "[set] holds what tells the systems apart",
+            where=where,
+            fix="choose with seeds = [...] and systems = [...]",
+        )
+    if config.larger.documents and not config.synth:
+        raise UserError(
+            "larger.documents needs the artificial corpus",
+            where=where,
+            fix="name files with larger.src and larger.trg, or add [synth]",
+        )
+    if config.larger.documents and config.larger.src:
+        raise UserError(
+            "larger.documents does not go with larger.src", where=where, fix="give one of them"
+        )
+
+
+_CHOSEN = {"memory", "fusion", "context"}
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Nested values as ``section.key=value``."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}={json.dumps(value, ensure_ascii=False, default=str)}"

@@ -1,0 +1,322 @@
+"""Systems side by side: the scores of each, averaged over its seeds, and tests against one of them.
+
+A score is the mean over the outputs of a system, which differ by the seed of its training, and has
+their standard deviation beside it. A test takes the mean statistics of a unit over the seeds, so
+that all translations of a sentence or document are swapped or drawn together: they have its
+difficulty, and the system's ways, in common. What is tested is thus the difference on other
+sentences or documents; what other seeds would give is for the deviation to say.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from wholedoc import __version__
+from wholedoc.errors import UserError
+from wholedoc.metrics.meteor import UnavailableError
+from wholedoc.metrics.metrics import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
+from wholedoc.metrics.significance import TESTS, Pair, TestName
+from wholedoc.progress import ProgressBar
+
+UNITS: tuple[Unit, ...] = ("sentence", "document")
+FEWEST_UNITS = 6  # with fewer, no randomisation reaches p < .05: 2 / 2⁵ > .05
+FEW_UNITS = 30  # with fewer, the bootstrap rejects equal systems in more than 6 % of all cases
+
+
+@dataclass(frozen=True)
+class Column:
+    """A score that every system has, and how it is shown."""
+
+    name: str
+    metric: str
+    """The name of the metric that gives it; the same for what a metric is known for."""
+    digits: int
+    lower_is_better: bool
+
+
+@dataclass(frozen=True)
+class Value:
+    """A score of a system."""
+
+    mean: float
+    deviation: float | None
+    """Over seeds, of a sample; None for a single one."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A score beside that of the baseline."""
+
+    difference: float
+    p_values: Mapping[TestName, Mapping[Unit, float | None]]
+    """None where there is no such test: the notes say why."""
+
+
+@dataclass(frozen=True)
+class System:
+    """What a system reached."""
+
+    name: str
+    seeds: int
+    values: Mapping[str, Value]
+    """By score; those that are missing are not here."""
+    tested: Mapping[str, Tested] | None
+    """By score; None for the baseline."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All systems, and all that their numbers depend on."""
+
+    sentences: int
+    documents: int
+    lang: str
+    baseline: str
+    columns: Sequence[Column]
+    systems: Sequence[System]
+    signatures: Mapping[str, str]
+    """By score."""
+    missing: Mapping[str, str]
+    """Scores that could not be computed, and why."""
+    tests: Mapping[TestName, str]
+    """The signature of each test."""
+    notes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for ``evaluate --json``."""
+        return {
+            "sentences": self.sentences,
+            "documents": self.documents,
+            "lang": self.lang,
+            "baseline": self.baseline,
+            "tests": dict(self.tests),
+            "notes": list(self.notes),
+            "systems": [self._system_json(system) for system in self.systems],
+        }
+
+    def _system_json(self, system: System) -> dict[str, Any]:
+        names = [column.name for column in self.columns]
+        found = {name: system.values.get(name) for name in names}
+        shown: dict[str, Any] = {
+            "name": system.name,
+            "seeds": system.seeds,
+            "scores": {name: value and value.mean for name, value in found.items()},
+            "deviations": {name: value and value.deviation for name, value in found.items()},
+            "signatures": dict(self.signatures),
+            "missing": dict(self.missing),
+            "against": None,
+        }
+        if system.tested is not None:
+            shown["against"] = {"baseline": self.baseline} | {
+                name: {"difference": tested.difference} | asdict(tested)["p_values"]
+                for name, tested in system.tested.items()
+            }
+        return shown
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The statistics of a metric, by system: one array for each seed."""
+
+    metric: Metric
+    statistics: Mapping[str, Sequence[Array]]
+
+    def values(self, system: str) -> dict[str, Value]:
+        scores = np.array([self.metric.scores(s.sum(axis=0)) for s in self.statistics[system]])
+        many = len(scores) > 1
+        deviations = scores.std(axis=0, ddof=1).tolist() if many else [None] * scores.shape[1]
+        means = scores.mean(axis=0).tolist()
+        return {
+            name: Value(mean, deviation)
+            for name, mean, deviation in zip(self.metric.names, means, deviations, strict=True)
+            if not math.isnan(mean)
+        }
+
+    def units(self, system: str, unit: Unit, documents: Sequence[int]) -> Array:
+        """The mean statistics of each unit over the seeds of a system."""
+        rows: Array = np.mean(self.statistics[system], axis=0)
+        return rows if unit == self.metric.unit else sum_documents(rows, documents)
+
+
+@dataclass(frozen=True)
+class AllCounts:
+    """What all metrics have counted: from it systems are scored, and any two of them tested."""
+
+    data: EvaluationSet
+    metrics: Sequence[_Counted]
+    missing: Mapping[str, str]
+    """Scores that could not be computed, and why."""
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """By score."""
+        return {name: one.metric.signature for one in self.metrics for name in one.metric.names}
+
+    def values(self, system: str) -> dict[str, Value]:
+        """The scores of a system."""
+        return {name: value for one in self.metrics for name, value in one.values(system).items()}
+
+    def test(self, system: str, baseline: str, trials: int, seed: int) -> dict[str, Tested]:
+        """The scores of a system beside those of another; the same seed, the same p-values."""
+        p_values = _test(self.data, self.metrics, (system, baseline), (trials, seed))
+        base = self.values(baseline)
+        return {
+            name: Tested(value.mean - base[name].mean, p_values[name])
+            for name, value in self.values(system).items()
+            if name in base
+        }
+
+
+def compare(
+    data: EvaluationSet,
+    systems: Mapping[str, Sequence[Sequence[str]]],
+    baseline: str = "",
+    trials: int = 10_000,
+    seed: int = 1,
+    without: Collection[str] = (),
+) -> Comparison:
+    """Score systems, each given as the outputs of its seeds, and test them against ``baseline``.
+
+    The baseline is the first system unless it is named; an output has one line for each reference.
+    Metrics ``without`` are left out. The same ``seed`` gives the same p-values.
+    """
+    baseline = baseline or next(iter(systems))
+    if baseline not in systems:
+        raise UserError(
+            f"there is no system {baseline!r}",
+            where="the baseline",
+            fix=f"name one of {', '.join(systems)}",
+        )
+    counts = count_systems(data, systems, without)
+    compared = []
+    for name, outputs in systems.items():
+        tested = None if name == baseline else counts.test(name, baseline, trials, seed)
+        compared.append(System(name, len(outputs), counts.values(name), tested))
+    return Comparison(
+        sentences=len(data.references),
+        documents=len(data.documents),
+        lang=data.lang,
+        baseline=baseline,
+        columns=_columns(),
+        systems=compared,
+        signatures=counts.signatures,
+        missing=counts.missing,
+        tests={test: describe_test(test, trials, seed) for test in TESTS},
+        notes=_notes(counts) if len(systems) > 1 else [],
+    )
+
+
+def describe_test(test: TestName, trials: int, seed: int) -> str:
+    """All that the p-values of a test depend on."""
+    return f"{test}|sides:2|trials:{trials}|seed:{seed}|wholedoc:{__version__}"
+
+
+def _columns() -> list[Column]:
+    return [
+        Column(name, metric.names[0], metric.digits, metric.lower_is_better)
+        for metric in METRICS.values()
+        for name in metric.names
+    ]
+
+
+def count_systems(
+    data: EvaluationSet,
+    systems: Mapping[str, Sequence[Sequence[str]]],
+    without: Collection[str] = (),
+) -> AllCounts:
+    """Count systems, each given as the outputs of its seeds, with all metrics but ``without``."""
+    for name in without:
+        if name not in METRICS:
+            raise UserError(
+                f"there is no metric {name!r}", where="without", fix=f"known: {', '.join(METRICS)}"
+            )
+    for name, seeds in systems.items():
+        for output in seeds:
+            if len(output) != len(data.references):
+                raise UserError(
+                    f"has {len(output)} translations of {len(data.references)} sentences",
+                    where=f"system {name!r}",
+                    fix="give one line for each reference",
+                )
+    counted: list[_Counted] = []
+    missing: dict[str, str] = {}
+    outputs = [output for seeds in systems.values() for output in seeds]
+    words = sum(len(line.split()) for output in outputs for line in output)
+    with ProgressBar("evaluating", len(METRICS)) as bar:
+        for name, make in METRICS.items():
+            bar.advance(0, label=f"evaluating: {name}")
+            try:
+                if name in without:
+                    raise UnavailableError("left out as asked")
+                metric = make(data)
+                arrays = iter(metric.statistics(outputs))
+            except UnavailableError as error:
+                missing |= dict.fromkeys(make.names, str(error))
+            else:
+                by_system = {
+                    system: list(islice(arrays, len(seeds))) for system, seeds in systems.items()
+                }
+                counted.append(_Counted(metric, by_system))
+                found = set.intersection(*(set(counted[-1].values(system)) for system in systems))
+                empty = [score for score in make.names if score not in found]
+                missing |= dict.fromkeys(empty, "there is nothing to count")
+            bar.advance(1, words)
+    return AllCounts(data, counted, missing)
+
+
+def _test(
+    data: EvaluationSet,
+    counted: Sequence[_Counted],
+    names: tuple[str, str],
+    draws: tuple[int, int],
+) -> dict[str, dict[TestName, dict[Unit, float | None]]]:
+    """The p-values of each score of a system and the baseline: by test, by unit."""
+    p_values: dict[str, dict[TestName, dict[Unit, float | None]]] = {
+        name: {test: dict.fromkeys(UNITS) for test in TESTS}
+        for one in counted
+        for name in one.metric.names
+    }
+    for unit, size in _sizes(data).items():
+        tested = [one for one in counted if one.metric.unit in ("sentence", unit)]
+        if size == 1 or not tested:
+            continue
+        pairs = []
+        for one in tested:
+            system, baseline = (one.units(name, unit, data.documents) for name in names)
+            pairs.append(Pair(system, baseline, one.metric.scores))
+        for test, run in TESTS.items():
+            for one, found in zip(tested, run(pairs, *draws), strict=True):
+                for name, p_value in zip(one.metric.names, found.tolist(), strict=True):
+                    p_values[name][test][unit] = p_value
+    return p_values
+
+
+def _sizes(data: EvaluationSet) -> dict[Unit, int]:
+    return {"sentence": len(data.references), "document": len(data.documents)}
+
+
+def _notes(counts: AllCounts) -> list[str]:
+    """What the reader of p-values has to know."""
+    notes = []
+    for unit, size in _sizes(counts.data).items():
+        if size == 1:
+            notes.append(f"no test over {unit}s: there is only one {unit}")
+        elif size < FEWEST_UNITS:
+            notes.append(
+                f"only {size} {unit}s: no test over them can tell, as randomisation cannot reach "
+                "p < .05 and the bootstrap rejects too often"
+            )
+        elif size < FEW_UNITS:
+            notes.append(
+                f"only {size} {unit}s: the bootstrap over them rejects too often; "
+                "randomisation does not"
+            )
+    by_document = [
+        name for one in counts.metrics if one.metric.unit == "document" for name in one.metric.names
+    ]
+    notes.append(f"no test over sentences for {', '.join(by_document)}: counted by document")
+    return notes

@@ -1,0 +1,133 @@
+"""Charts as SVG, for pages that open from disk: lines and bars, drawn with text that can be read.
+
+The value of every point and bar can be read: on it, or where the mouse rests.
+"""
+
+import html
+import math
+from collections.abc import Sequence
+
+from wholedoc.rendering.tables import Chart, Series
+
+COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
+_WIDTH, _HEIGHT = 460.0, 260.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 40.0
+
+
+def draw(chart: Chart) -> str:
+    """A chart with its legend, as HTML."""
+    return _draw_bars(chart) if chart.kind == "bars" else _draw_lines(chart)
+
+
+def _draw_lines(chart: Chart) -> str:
+    """Lines through points, a mark on each."""
+    scale = _Scale(chart.series, from_zero=False)
+    parts = _frame(scale, chart)
+    for tick in scale.x_ticks:
+        parts.append(_text(scale.x(tick), _HEIGHT - _BOTTOM + 15, str(tick), "middle"))
+    for line in chart.series:
+        points = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in line.points)
+        dash = "6 3" if line.dashed else "none"
+        colour = COLOURS[line.colour]
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" '
+            f'stroke-dasharray="{dash}"/>'
+        )
+        parts += [
+            f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="2.6" fill="{colour}">'
+            f"<title>{html.escape(line.label)}: {y:.4g}</title></circle>"
+            for x, y in line.points
+        ]
+    return _figure(parts, chart)
+
+
+def _draw_bars(chart: Chart) -> str:
+    """Groups of bars, the value on each."""
+    scale = _Scale(chart.series, from_zero=True)
+    parts = _frame(scale, chart)
+    room = (_WIDTH - _LEFT - _RIGHT) / len(chart.groups)
+    width = 0.8 * room / max(len(chart.series), 1)
+    for place, name in enumerate(chart.groups):
+        parts.append(_text(_LEFT + (place + 0.5) * room, _HEIGHT - _BOTTOM + 15, name, "middle"))
+    for n, bars in enumerate(chart.series):
+        for x, y in bars.points:
+            left = _LEFT + (x + 0.1) * room + n * width
+            top = scale.y(y)
+            parts.append(
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{width * 0.9:.1f}" '
+                f'height="{_HEIGHT - _BOTTOM - top:.1f}" fill="{COLOURS[bars.colour]}">'
+                f"<title>{html.escape(bars.label)}: {y:.2f}</title></rect>"
+            )
+            parts.append(_text(left + width * 0.45, top - 3, f"{y:.1f}", "middle", size=9.5))
+    return _figure(parts, chart)
+
+
+class _Scale:
+    """From values to places in the drawing."""
+
+    def __init__(self, series: Sequence[Series], from_zero: bool) -> None:
+        points = [point for line in series for point in line.points]
+        xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
+        self.x_low, self.x_high = min(xs), max(max(xs), min(xs) + 1)
+        low, high = (0.0 if from_zero else min(ys)), max(ys)
+        self.ticks = _ticks(low, high if high > low else low + 1)
+        self.low, self.high = self.ticks[0], max(self.ticks[-1], high)
+        step = max(1, math.ceil((self.x_high - self.x_low) / 10))  # epochs and passes are whole
+        self.x_ticks = range(math.ceil(self.x_low), math.floor(self.x_high) + 1, step)
+
+    def x(self, value: float) -> float:
+        """The place of a value from the left."""
+        share = (value - self.x_low) / (self.x_high - self.x_low)
+        return _LEFT + 8 + share * (_WIDTH - _LEFT - _RIGHT - 16)
+
+    def y(self, value: float) -> float:
+        """The place of a value from the top."""
+        share = (value - self.low) / (self.high - self.low)
+        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - _TOP)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round values around a range, four to nine of them."""
+    step = 10 ** math.floor(math.log10(high - low))
+    while (high - low) / step < 3:
+        step /= 2
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return [round(n * step, 10) for n in range(first, last + 1)]
+
+
+def _frame(scale: _Scale, chart: Chart) -> list[str]:
+    """Grid lines, their values, and the names of the axes."""
+    right, middle = _WIDTH - _RIGHT, (_HEIGHT - _BOTTOM + _TOP) / 2
+    parts = []
+    for tick in scale.ticks:
+        y = scale.y(tick)
+        parts.append(f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
+        parts.append(_text(_LEFT - 6, y + 3.5, f"{tick:g}", "end"))
+    parts.append(_text((_LEFT + right) / 2, _HEIGHT - 6, chart.x, "middle"))
+    parts.append(
+        f'<text x="13" y="{middle}" text-anchor="middle" '
+        f'transform="rotate(-90 13 {middle})">{html.escape(chart.y)}</text>'
+    )
+    return parts
+
+
+def _text(x: float, y: float, text: str, anchor: str, size: float = 11) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
+        f"{html.escape(text)}</text>"
+    )
+
+
+def _figure(parts: Sequence[str], chart: Chart) -> str:
+    """The drawing with its legend below."""
+    legend = "".join(
+        f'<span><i style="border-top: 3px {"dashed" if line.dashed else "solid"} '
+        f'{COLOURS[line.colour]}"></i>{html.escape(line.label)}</span>'
+        for line in chart.series
+    )
+    label = html.escape(f"{chart.title}: {chart.y}", quote=True)
+    return (
+        f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'
+        f'{"".join(parts)}</svg><div class="legend">{legend}</div>'
+    )

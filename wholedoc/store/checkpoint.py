@@ -1,0 +1,170 @@
+"""Weights and checkpoints on disk: safetensors files, each replaced in one step."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
+from wholedoc.kernels.int8 import compact, restore
+from wholedoc.training.optimisation import load_optimiser_tensors, optimiser_tensors
+
+_WEIGHTS = "weights."
+_OPTIMISER = "optimiser."
+
+
+@dataclass
+class Position:
+    """How far a stage has come; with the weights and the optimiser, all that a resumption needs.
+
+    Nothing else is remembered: batches are a function of seed and epoch, dropout of seed and
+    update, the learning rate of the update.
+    """
+
+    epoch: int = 1
+    """The epoch under way."""
+    done: int = 0
+    """Updates of this epoch already made."""
+    updates: int = 0
+    """Updates of the stage already made."""
+    nats: float = 0.0
+    """Training loss of this epoch so far."""
+    words: int = 0
+    """Target words of this epoch so far."""
+    seconds: float = 0.0
+    """Time spent in this stage."""
+    best_perplexity: float = float("inf")
+    """Lowest dev perplexity."""
+    best_epoch: int = 0
+    """The epoch that had it."""
+    finished: bool = False
+    """Whether the stage has ended."""
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write a model's parameters; shared ones once."""
+    write_atomically(path, save(_tensors(dict(model.named_parameters()))))
+
+
+def save_compact(path: Path, model: nn.Module) -> None:
+    """Write a model's parameters, matrices in 8 bits."""
+    write_atomically(path, save(_tensors(compact(dict(model.named_parameters())))))
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    """Read a model's parameters, in 8 bits or not; the file must fit the model exactly."""
+    tensors = restore(_read(path))
+    _put(tensors, dict(model.named_parameters()), path)
+
+
+def load_known_weights(path: Path, model: nn.Module) -> None:
+    """Read the parameters that a file has into a model that may have more."""
+    tensors = _read(path)
+    known = {name: value for name, value in model.named_parameters() if name in tensors}
+    _put(tensors, known, path)
+
+
+def save_checkpoint(
+    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, position: Position
+) -> None:
+    """Write all that a resumption needs into one file."""
+    tensors = {
+        **{_WEIGHTS + name: value for name, value in model.named_parameters()},
+        **{_OPTIMISER + name: value for name, value in optimiser_tensors(optimiser).items()},
+    }
+    metadata = {"position": json.dumps(asdict(position))}
+    write_atomically(path, save(_tensors(tensors), metadata))
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
+    """Bring model and optimiser to where a checkpoint was written."""
+    position = read_position(path)
+    tensors = _read(path)
+    _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
+    load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
+    return position
+
+
+def read_position(path: Path) -> Position:
+    """How far a checkpoint has come, without its tensors."""
+    with _open(path) as file:
+        metadata = file.metadata() or {}
+    try:
+        return Position(**json.loads(metadata["position"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            "not a checkpoint of this version of wholedoc",
+            where=str(path),
+            fix="remove it to start the stage anew",
+        ) from error
+
+
+def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
+    """The tensors of a file that has just these names."""
+    tensors = _read(path)
+    if tensors.keys() != set(names):
+        raise UserError(
+            f"holds other tensors than {', '.join(names)}",
+            where=str(path),
+            fix="restore it from a copy",
+        )
+    return [tensors[name] for name in names]
+
+
+def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().contiguous() for name, value in named.items()}
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    with _open(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise UserError(
+            f"cannot be read as weights ({error})",
+            where=str(path),
+            fix="restore it from a copy, or train anew in another directory with --run",
+        ) from error
+
+
+def _put(tensors: dict[str, Tensor], parameters: dict[str, nn.Parameter], path: Path) -> None:
+    """Copy tensors into a model of the same names and shapes."""
+    for name in sorted(parameters.keys() ^ tensors.keys()):
+        side = "lacks" if name in parameters else "has an unknown"
+        raise UserError(
+            f"{side} tensor {name}",
+            where=str(path),
+            fix="the file belongs to a model of another configuration",
+        )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != tensors[name].shape:
+                raise UserError(
+                    f"{name} has size {'×'.join(map(str, tensors[name].shape))}, the model needs "
+                    f"{'×'.join(map(str, parameter.shape))}",
+                    where=str(path),
+                    fix="the file belongs to a model of other sizes or vocabularies",
+                )
+            parameter.copy_(tensors[name])
