@@ -20,6 +20,7 @@ from toy import write_toy
 
 import wholedoc
 import wholedoc.cli
+from wholedoc.config import load_config
 from wholedoc.metrics.metrics import DiscourseShares
 from wholedoc.training.log import read_log
 
@@ -137,7 +138,7 @@ def test_only_standard_output_is_called_so(cli: Cli, monkeypatch: pytest.MonkeyP
     def fail(_: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(wholedoc.cli, "load_config", fail)
+    monkeypatch.setattr("wholedoc.cli.evaluate.load_config", fail)
     done = cli("params")
     assert (done.code, done.output) == (2, "")
     assert done.errors.startswith("wholedoc: Input/output error; ")
@@ -494,7 +495,7 @@ def test_documented_commands_exist(line: str, cli: Cli) -> None:
             assert word.partition("=")[0] in known[command]
     if command == "train":
         settings = [b for a, b in pairwise(arguments) if a == "--set"]
-        wholedoc.cli.load_config(arguments[0], settings)
+        load_config(arguments[0], settings)
     assert cli(command, *arguments, "--help").code == 0
 
 
