@@ -21,6 +21,8 @@ from wholedoc.errors import UserError
 from wholedoc.kernels.allocation import keep_freed_memory
 from wholedoc.progress import say
 
+_INTERRUPTED = 130  # as shells count it; typer returns it after Ctrl-C
+
 app = typer.Typer(
     name="wholedoc",
     help="Translation that reads the whole document.",
@@ -51,15 +53,13 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
     keep_freed_memory()
     try:
-        code = app(standalone_mode=False)
-        with name_standard_output():
-            sys.stdout.flush()
+        code = _run()
     except TyperException as error:  # the command line itself is wrong
         _fail(f"{error.format_message() or 'no command'} (see wholedoc --help)", 2, error)
     except UserError as error:
         _fail(str(error), 2, error)
     except (KeyboardInterrupt, typer.Abort) as error:
-        _fail("interrupted", 1, error)
+        _fail("interrupted", _INTERRUPTED, error)
     except BrokenPipeError as error:
         _fail("", 1, error)  # as in `wholedoc … | head`: typer is silent about it too
     except OSError as error:
@@ -68,7 +68,16 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 (the outermost frame: report and leave)
         _fail(f"{type(error).__name__}: {error} (set WHOLEDOC_TRACEBACK=1 to see where)", 1, error)
     else:
-        sys.exit(code or 0)
+        sys.exit(code)
+
+
+def _run() -> int:
+    code = app(standalone_mode=False)
+    if code == _INTERRUPTED:
+        raise KeyboardInterrupt
+    with name_standard_output():
+        sys.stdout.flush()
+    return code or 0
 
 
 def _fail(message: str, code: int, error: BaseException) -> None:

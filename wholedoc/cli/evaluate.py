@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wholedoc.app.lines import check_output, open_output, write_lines
 from wholedoc.cli.options import DocOption, JsonFlag, name_standard_output, print_json
-from wholedoc.config import CorpusFiles, ScoringMemory, load_config
+from wholedoc.config import CorpusFiles, ScoringMemory, load_config, load_model_config
+from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
+from wholedoc.metrics.contrastive import Contrast, count_right, read_contrastive
 from wholedoc.progress import say
 
 if TYPE_CHECKING:
-    from wholedoc.decoding.translator import Translator
     from wholedoc.metrics.context_use import ContextUse
-    from wholedoc.metrics.contrastive import Contrast
     from wholedoc.metrics.scored import ScoredCorpus
     from wholedoc.model.size import Size
 
@@ -86,38 +87,35 @@ def score(
     One log-probability per line, for each sentence in order; --json adds those of documents.
     With --context-use, what the rest of the document is worth, and which of it is read.
     """
-    if contrastive and (src or doc):
-        raise UserError(
-            "takes the place of SRC, TRG and --doc", where="--contrastive", fix="give one of them"
-        )
-    if context_use and (contrastive or sentence_model):
-        raise UserError(
-            "goes with neither --contrastive nor --sentence-model",
-            where="--context-use",
-            fix="leave one out; the sentence model is among what is compared",
-        )
-    if not contrastive and not src:
-        raise UserError(
-            "nothing to score is given", where="score", fix="add SRC TRG, or --contrastive SET"
-        )
-    from wholedoc.app.lines import check_output, open_output, write_lines
-    from wholedoc.decoding.translator import Translator
-
+    _check_score_options(contrastive, context_use, sentence_model, (src, doc))
     inputs = [str(contrastive)] if contrastive else [src, trg, doc]
     check_output(output, inputs)
+    data = load_model_config(model).data
+    items = read_contrastive(contrastive) if contrastive else []
+    corpus = None
+    if not contrastive:
+        corpus = read_corpus(CorpusFiles(src, trg, doc), data.src_language, data.trg_language)
+
+    from wholedoc.decoding.translator import Translator
+    from wholedoc.metrics.scored import score_context_use, score_corpus, score_items
+
     translator = Translator.load(model)
     if sentence_model:
         translator = translator.without_memory()
     lines: list[str]
     found: ScoredCorpus | ContextUse | Contrast
-    if contrastive:
-        lines, found = _score_set(translator, contrastive, target_memory)
+    if corpus is None:
+        scores = score_items(translator, items, target_memory)
+        lines = [json.dumps(score.to_json(), ensure_ascii=False) for score in scores]
+        found = count_right(scores)
     else:
-        files = CorpusFiles(src, trg, doc)
-        lines, found = _score_corpus(translator, model, files, target_memory, context_use)
-    prints_summary = contrastive or context_use
+        measure = score_context_use if context_use else score_corpus
+        measured = measure(translator, corpus, target_memory)
+        lines = [f"{log_probability:.6f}" for log_probability in measured.sentences]
+        found = measured
+    prints_summary = corpus is None or context_use
     if output or not (as_json or prints_summary):
-        with open_output(output, inputs[0], several=False) as stream:
+        with open_output(output) as stream:
             write_lines(stream, lines)
     if as_json:
         print_json(found.to_json())
@@ -128,36 +126,24 @@ def score(
         say("\n".join(found.summary))
 
 
-def _score_corpus(
-    translator: "Translator",
-    model: str,
-    files: CorpusFiles,
-    memory: ScoringMemory,
-    context_use: bool,
-) -> "tuple[list[str], ScoredCorpus | ContextUse]":
-    """The log-probability of each sentence, and their sum or what context adds to it."""
-    from wholedoc.corpus.readers import read_corpus
-    from wholedoc.metrics.scored import score_context_use, score_corpus
-    from wholedoc.store.run import Run
-
-    data = Run(Path(model)).load_config().data
-    corpus = read_corpus(files, data.src_language, data.trg_language)
-    measure = score_context_use if context_use else score_corpus
-    found = measure(translator, corpus, memory)
-    return [f"{log_probability:.6f}" for log_probability in found.sentences], found
-
-
-def _score_set(
-    translator: "Translator", file: Path, memory: ScoringMemory
-) -> "tuple[list[str], Contrast]":
-    """The log-probabilities of each item, and the accuracy."""
-    from wholedoc.metrics.contrastive import count_right, read_contrastive
-    from wholedoc.metrics.scored import score_items
-
-    scores = score_items(translator, read_contrastive(file), memory)
-    return [json.dumps(score.to_json(), ensure_ascii=False) for score in scores], count_right(
-        scores
-    )
+def _check_score_options(
+    contrastive: Path | None, context_use: bool, sentence_model: bool, corpus: tuple[str, str]
+) -> None:
+    """Refuse what does not go together; ``corpus`` is its source side and its document ids."""
+    if contrastive and any(corpus):
+        raise UserError(
+            "takes the place of SRC, TRG and --doc", where="--contrastive", fix="give one of them"
+        )
+    if context_use and (contrastive or sentence_model):
+        raise UserError(
+            "goes with neither --contrastive nor --sentence-model",
+            where="--context-use",
+            fix="leave one out; the sentence model is among what is compared",
+        )
+    if not contrastive and not corpus[0]:
+        raise UserError(
+            "nothing to score is given", where="score", fix="add SRC TRG, or --contrastive SET"
+        )
 
 
 def params(
@@ -206,6 +192,9 @@ def bench(
     as_json: JsonFlag = False,
 ) -> None:
     """Speed of training and translating on this machine, one thread, as ratios within one run."""
+    if run:
+        load_model_config(run)
+
     from wholedoc.benchmark.bench import print_bench, run_bench
 
     found = run_bench(run, ("small", "paper"), rounds, sentences)

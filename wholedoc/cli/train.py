@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from wholedoc.cli.options import JsonFlag, Settings, name_standard_output, print_json
-from wholedoc.config import load_config
+from wholedoc.config import load_config, load_model_config
+from wholedoc.corpus.readers import Inputs
 from wholedoc.progress import say
 
 
@@ -19,13 +20,17 @@ def train(
     ] = None,
 ) -> None:
     """Train a model, all stages in order; run again, it resumes where it stopped."""
-    chosen = load_config(config, settings or [])  # before torch: a slip is answered at once
+    chosen = load_config(config, settings or [])
+    directory = run or Path("runs") / Path(config).stem
+    if not (directory / "config.toml").exists():  # a run that was begun has what it needs
+        for files in (chosen.data.train, chosen.data.dev, chosen.data.extra):
+            if files.src:
+                Inputs.check(files)
 
     from wholedoc.training.distribution import is_leader
     from wholedoc.training.loop import Stopped
     from wholedoc.training.stages import train as train_stages
 
-    directory = run or Path("runs") / Path(config).stem
     try:
         train_stages(chosen, directory)
     except Stopped:
@@ -52,6 +57,8 @@ def export(
     Weights take 8 bits, and a shortlist learned from the training data says which words may
     translate which.
     """
+    load_model_config(model)  # before torch: a wrong path is answered at once
+
     from wholedoc.app.export import export_model
 
     export_model(model, out, translations, frequent)
@@ -85,7 +92,7 @@ def experiment(
         failed = run_experiment(chosen, jobs or min(2, os.cpu_count() or 1))
     except KeyboardInterrupt:
         say(f"stopped and saved; the same command goes on from here: {chosen.out}")
-        raise typer.Exit(1) from None
+        raise typer.Exit(130) from None
     say("writing the report")
     report = build_report(load_results(chosen))
     files = write_reports(report, chosen.out)

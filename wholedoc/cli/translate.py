@@ -3,17 +3,16 @@
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from wholedoc.app.lines import check_output, open_output, translate_lines
 from wholedoc.cli.options import DocOption
-from wholedoc.config import FirstPass, Order, SearchConfig, UnknownWords
+from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
+from wholedoc.corpus.readers import read_source_lines
 from wholedoc.errors import UserError
-
-if TYPE_CHECKING:
-    from wholedoc.app.explain import Explanation
-    from wholedoc.decoding.translator import Translator
+from wholedoc.progress import say
 
 
 def translate(
@@ -52,22 +51,57 @@ def translate(
     ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""
-    from wholedoc.app.lines import check_output, open_output, translate_lines
-    from wholedoc.corpus.readers import read_source_lines
+    sources = inputs or ["-"]
+    places = _check_places(sources, output, doc, explain)
+    options = {
+        "beam": beam,
+        "passes": passes,
+        "order": order,
+        "first_pass": first_pass,
+        "shuffle_memory": shuffle_memory or None,
+        "replace_unknown": replace_unknown,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    config = load_model_config(model)
+    search = dataclasses.replace(config.search, **given)
+    _check_options(config, given, nbest)
+    if explain and search.shuffle_memory:
+        raise UserError(
+            "does not go with shuffled memory, where sentences read another document",
+            where="--explain",
+            fix="leave one out",
+        )
+    texts = [read_source_lines(sys.stdin.buffer if s == "-" else s, doc) for s in sources]
+
+    from wholedoc.app.explain import Explanation
     from wholedoc.decoding.translator import Translator
 
-    sources = inputs or ["-"]
-    if doc and len(sources) > 1:
-        raise UserError("goes with one input", where="--doc", fix="translate them one by one")
-    if explain and len(sources) > 1:
-        raise UserError("goes with one input", where="--explain", fix="translate them one by one")
-    check_output(explain, [*sources, doc], "--explain")
-    if explain and output and explain.resolve() == output.resolve():
+    translator = Translator.load(model, int8=int8)
+    if given.get("replace_unknown") == "lexicon" and not translator.lexicon:
         raise UserError(
-            "translations and page would be written to one file",
-            where=str(explain),
-            fix="choose another place with --explain",
+            f"{model} has no lexicon", where="--replace-unknown", fix="use copy instead of lexicon"
         )
+    names = ["standard input" if source == "-" else source for source in sources]
+    page = None
+    if explain:
+        page = Explanation(model, names[0], config.model, search, translator.reads_documents)
+    for name, text, place in zip(names, texts, places, strict=True):
+        if translator.reads_documents:
+            say(f"{name}: {text.summary}")
+        with open_output(place) as stream:
+            translate_lines(translator, text, stream, search, nbest, page.add if page else None)
+    if page and explain:
+        page.write(explain)
+
+
+def _check_places(
+    sources: list[str], output: Path | None, doc: str, explain: Path | None
+) -> list[Path | None]:
+    """Where each input's translation goes, after a check that all outputs can be written."""
+    several = len(sources) > 1
+    for option, value in (("--doc", doc), ("--explain", explain)):
+        if value and several:
+            raise UserError("goes with one input", where=option, fix="translate them one by one")
     names = [Path(source).name for source in sources]
     if output and len(set(names)) < len(names):
         raise UserError(
@@ -75,38 +109,39 @@ def translate(
             where=str(output),
             fix="translate them one by one",
         )
-    translator = Translator.load(model, int8=int8)
-    config = dataclasses.replace(
-        translator.config,
-        beam=beam or translator.config.beam,
-        passes=translator.config.passes if passes is None else passes,
-        order=order or translator.config.order,
-        first_pass=first_pass or translator.config.first_pass,
-        shuffle_memory=shuffle_memory or translator.config.shuffle_memory,
-        replace_unknown=replace_unknown or translator.config.replace_unknown,
-    )
-    page = _explanation(translator, model, sources[0], config) if explain else None
-    for source in sources:
-        text = read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
-        with open_output(output, source, several=len(sources) > 1) as stream:
-            translate_lines(translator, text, stream, config, nbest, page.add if page else None)
-    if page and explain:
-        page.write(explain)
-
-
-def _explanation(
-    translator: "Translator", model: str, source: str, config: SearchConfig
-) -> "Explanation":
-    """The page of an input that is to be translated."""
-    from wholedoc.app.explain import Explanation
-    from wholedoc.store.run import Run
-
-    if config.shuffle_memory:
+    if explain and output and explain.resolve() == output.resolve():
         raise UserError(
-            "does not go with shuffled memory, where sentences read another document",
-            where="--explain",
-            fix="leave one out",
+            "translations and page would be written to one file",
+            where=str(explain),
+            fix="choose another place with --explain",
         )
-    name = "standard input" if source == "-" else source
-    settings = Run(Path(model)).load_config().model
-    return Explanation(model, name, settings, config, translator.reads_documents)
+    places = [output / name if output and several else output for name in names]
+    check_output(explain, [*sources, doc], "--explain")
+    for place in places:
+        check_output(place, [*sources, doc])
+    return places
+
+
+def _check_options(config: Config, given: dict[str, Any], nbest: int) -> None:
+    """Refuse options that would change nothing with this model."""
+    if not config.model.reads_document:
+        for name in ("passes", "order", "first_pass", "shuffle_memory"):
+            if given.get(name):
+                raise UserError(
+                    "this model translates each sentence by itself",
+                    where=f"--{name.replace('_', '-')}",
+                    fix="leave it out, or give a model that reads documents",
+                )
+    beam = given.get("beam", config.search.beam)
+    if nbest > beam:
+        raise UserError(
+            f"a beam of {beam} does not hold {nbest} translations",
+            where="--nbest",
+            fix=f"add --beam {nbest}",
+        )
+    if given.get("replace_unknown", "none") != "none" and config.vocabulary.kind == "subword":
+        raise UserError(
+            "this model spells every word by subwords, none is unknown",
+            where="--replace-unknown",
+            fix="leave it out",
+        )
