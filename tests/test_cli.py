@@ -104,6 +104,24 @@ def test_help_of_a_command(command: str, cli: Cli) -> None:
     for option in command_parameters()[command]:
         if option.startswith("--"):
             assert option in done.output
+    assert "<bool>" not in done.output
+    assert "<list" not in done.output
+    examples = done.output.partition("Examples:")[2].split("wholedoc ")[1:]
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        assert words[0] == command
+        options = {word for word in words if word.startswith("-")}
+        assert options <= command_parameters()[command]
+
+
+def test_help_tells_defaults_and_names(cli: Cli) -> None:
+    found = cli("translate", "--help").output
+    for option in ("--beam", "--passes"):
+        after = " ".join(found[found.index(f"│ {option} ") :].replace("│", " ").split())
+        assert "[default: (of the model)]" in after.split(" --")[0]
+    assert "paper, small, tiny" in cli("train", "--help").output
+    assert "<bool>" not in cli("--help").output
 
 
 def test_help_lists_the_commands(cli: Cli) -> None:

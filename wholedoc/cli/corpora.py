@@ -22,7 +22,9 @@ TrgOption = Annotated[str, typer.Option("--trg", help="Target side.")]
 def stats(
     corpora: Annotated[
         list[str] | None,
-        typer.Argument(help="Files or folders of both sides, or TOML configurations."),
+        typer.Argument(
+            metavar="CORPUS", help="Files or folders of both sides, or TOML configurations."
+        ),
     ] = None,
     src: SrcOption = "",
     trg: TrgOption = "",
@@ -121,7 +123,7 @@ def _format_measure(value: "float | str | FilterCounts") -> str:
 
 
 def synth(
-    directory: Annotated[Path, typer.Argument(help="Where the corpus is written.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the corpus is written.")],
     seed: Annotated[int, typer.Option(help="Fixes the language and all documents.", min=0)] = 1,
     train_documents: Annotated[
         int, typer.Option("--train", help="Training documents.", min=1)
