@@ -13,7 +13,7 @@ import pytest
 
 from wholedoc.app.demo import run_demo
 from wholedoc.app.demo_report import print_tour, write_report
-from wholedoc.synthetic.documents import SynthConfig
+from wholedoc.synthetic import SynthConfig
 
 # Smaller than by default, in every way that makes a document dearer and teaches nothing more.
 SYNTH = SynthConfig(
@@ -40,7 +40,7 @@ TOURS = """
 import json, sys
 from pathlib import Path
 from wholedoc.app.demo import run_demo
-from wholedoc.synthetic.documents import SynthConfig
+from wholedoc.synthetic import SynthConfig
 
 corpus = SynthConfig(**json.loads(sys.argv[2]))
 tours = []

@@ -237,6 +237,18 @@ def test_synth_writes_a_corpus_that_stats_reads(cli: Cli) -> None:
     assert found["sentences"] == summary["splits"]["train"]["sentences"]
 
 
+def test_synth_does_not_overwrite_another_corpus(cli: Cli) -> None:
+    command = ("synth", "corpus", "--train", "3", "--dev", "2", "--test", "2")
+    assert cli(*command).code == cli(*command).code == 0
+    before = Path("corpus/train.src").read_text()
+    refused = cli(*command, "--seed", "2")
+    assert (refused.code, refused.output) == (2, "")
+    assert refused.errors.startswith("wholedoc: corpus: holds an artificial corpus of other ")
+    assert Path("corpus/train.src").read_text() == before
+    assert cli(*command, "--seed", "2", "--force").code == 0
+    assert Path("corpus/train.src").read_text() != before
+
+
 def test_synth_for_people(cli: Cli) -> None:
     done = cli("synth", "corpus", "--train", "3", "--dev", "2", "--test", "2")
     assert done.code == 0

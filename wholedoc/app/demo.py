@@ -18,7 +18,7 @@ from wholedoc.decoding.translator import Translator
 from wholedoc.metrics.metrics import Score, corpus_bleu
 from wholedoc.metrics.phenomena import Phenomena, measure, read_key
 from wholedoc.progress import say
-from wholedoc.synthetic.documents import KINDS, KeyItem, SynthConfig, write_synth
+from wholedoc.synthetic import KINDS, KeyItem, SynthConfig, write_synth
 from wholedoc.training.stages import train
 
 SYSTEMS = {
@@ -94,7 +94,7 @@ def run_demo(
     """Make the artificial corpus, train the four systems on it, translate, measure."""
     corpus = out / "corpus"
     say("writing an artificial corpus in which some words depend on the rest of the document")
-    write_synth(corpus, replace(synth or SynthConfig(), seed=seed))
+    write_synth(corpus, replace(synth or SynthConfig(), seed=seed), force=True)
     systems = []
     for name in SYSTEMS:
         if (out / "runs" / name / "config.toml").exists():  # of an earlier tour

@@ -9,7 +9,7 @@ import typer
 from wholedoc.cli.options import DocOption, JsonFlag, name_standard_output, print_json
 from wholedoc.config import CorpusFiles, DataConfig, load_config
 from wholedoc.errors import UserError
-from wholedoc.synthetic.documents import SynthConfig, write_synth
+from wholedoc.synthetic import SynthConfig, write_synth
 
 if TYPE_CHECKING:
     from wholedoc.corpus.filters import FilterCounts
@@ -134,11 +134,14 @@ def synth(
     test_documents: Annotated[
         int, typer.Option("--test", help="Test documents.", min=1)
     ] = SynthConfig.test,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a corpus of other settings.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
     config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
-    summary = write_synth(directory, config).to_json()
+    summary = write_synth(directory, config, force=force).to_json()
     if as_json:
         print_json(summary)
     else:
