@@ -1,6 +1,6 @@
 """The schema of a configuration: frozen dataclasses, a docstring under every field.
 
-``docs/configuration.md`` is made from these docstrings by ``python -m wholedoc.config.document``.
+``python docs/configuration.py`` makes ``docs/configuration.md`` from these docstrings.
 """
 
 import dataclasses
