@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import textwrap
 import types
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -77,7 +78,7 @@ def read_docstrings(cls: Any) -> dict[str, str]:
     for base in reversed(cls.__mro__[:-1]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         statements = body.body if isinstance(body, ast.ClassDef) else []
-        for statement, after in zip(statements, statements[1:], strict=False):
+        for statement, after in pairwise(statements):
             if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):
                 text = " ".join(ast.literal_eval(after.value).split())
                 found[ast.unparse(statement.target)] = text.replace("``", "`").replace("|", "\\|")
