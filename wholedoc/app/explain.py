@@ -126,8 +126,8 @@ class Explanation:
             newer = ", or of it where they stand earlier" * (self.search.order == "sequential")
             then = f" The target memory held the translations before that pass{newer}."
         return (
-            f"Choose a sentence to see which others it read in the {sides}. Weights are those of the "
-            f"last pass; those of a sentence in a memory sum to 1.{then}"
+            f"Choose a sentence to see which others it read in the {sides}. Weights are those of "
+            f"the last pass; those of a sentence in a memory sum to 1.{then}"
         )
 
 
