@@ -52,19 +52,26 @@ class SynthConfig:
     """Adjectives."""
 
     def __post_init__(self) -> None:
-        for field in ("train", "dev", "test", "ambiguous", "names", "nouns", "verbs", "adjectives"):
-            if getattr(self, field) < 1:
-                raise UserError("must be at least 1", where=f"synth.{field}")
-        if self.topics < 3:
-            raise UserError("must be at least 3", where="synth.topics")
+        counts = (
+            "train",
+            "dev",
+            "test",
+            "ambiguous",
+            "names",
+            "nouns",
+            "verbs",
+            "adjectives",
+            "far",
+        )
+        for name, least in {**dict.fromkeys(counts, 1), "topics": 3}.items():
+            if getattr(self, name) < least:
+                raise UserError(f"must be at least {least}", where=f"synth.{name}")
         if not 0 < self.gender_prior < 1:
             raise UserError("must lie between 0 and 1", where="synth.gender_prior")
         if not 0.5 < self.cue_accuracy < 1:
             raise UserError("must lie between 0.5 and 1", where="synth.cue_accuracy")
         if not 0 < self.density <= 1:
             raise UserError("must be above 0 and at most 1", where="synth.density")
-        if self.far < 1:
-            raise UserError("must be at least 1", where="synth.far")
         if self.max_sentences < self.min_sentences:
             raise UserError(
                 "is below min_sentences", where="synth.max_sentences", fix="raise it or lower that"
