@@ -112,8 +112,8 @@ def test_chunks_of_the_output_layer_do_not_matter(
 ) -> None:
     model, batch = make_model(), make_pairs(SRC, TRG)
     decoded = model(batch.src, batch.src_lengths, batch.trg_in)
-    log_probabilities = model.decoder.log_probabilities(decoded.features[batch.trg_mask])
-    chosen = log_probabilities.gather(-1, batch.trg_out[batch.trg_mask][:, None])
+    log_probabilities = model.decoder.log_probabilities(decoded.features[batch.trg_out != PAD])
+    chosen = log_probabilities.gather(-1, batch.trg_out[batch.trg_out != PAD][:, None])
     even = log_probabilities.mean(dim=-1)
     plain = -(1 - smoothing) * chosen.sum() - smoothing * even.sum()
     monkeypatch.setattr(objective, "_CHUNK", chunk)
