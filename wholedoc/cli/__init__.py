@@ -30,7 +30,7 @@ from wholedoc.config import (
     load_config,
 )
 from wholedoc.errors import UserError
-from wholedoc.kernels.allocation import keep_freed_memory
+from wholedoc.kernels import keep_freed_memory
 from wholedoc.progress import say
 from wholedoc.synthetic.documents import SynthConfig, write_synth
 
