@@ -11,6 +11,7 @@ from toy import DOCUMENT_SETTINGS, document_config, stopped_training, toy_config
 
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.store.model import load_sentence_vectors
 from wholedoc.store.run import Run
 from wholedoc.training.log import read_log
 from wholedoc.training.stages import train
@@ -37,8 +38,9 @@ def test_stage_2_moves_every_parameter_and_leaves_the_language_models_alone(trai
     assert before.keys() < after.keys()
     assert {name for name in before if torch.equal(before[name], after[name])} == set()
     new = after.keys() - before.keys()
+    src, _ = trained.load_vocabularies()
     assert {name.split(".")[0] for name in new} == {"source_memory", "target_query", "decoder"}
-    vectors = trained.load_sentence_vectors()
+    vectors = load_sentence_vectors(trained, trained.load_config(), len(src))
     assert not any(parameter.requires_grad for parameter in vectors.parameters())
     for direction, model in vectors.models.items():
         kept = weights(trained, f"stage0-{direction}")

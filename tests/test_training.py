@@ -6,7 +6,7 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,17 +24,16 @@ from wholedoc.kernels import matrices
 from wholedoc.kernels.native import loops_kind
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.checkpoint import Position, load_weights
-from wholedoc.store.run import Run
+from wholedoc.store.run import Run, StageFiles
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
-    StageFiles,
     Task,
     peak_rss_mb,
     tiny_numbers_as_zero,
     train_stage,
 )
-from wholedoc.training.objective import Loss, sentence_loss
+from wholedoc.training.objective import sentence_loss
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
 from wholedoc.training.stages import train
 
@@ -172,9 +171,10 @@ class ScriptedTask(Task):
     def updates(self, epoch: int) -> Sequence[int]:
         return [epoch, -epoch]
 
-    def losses(self, update: int, world: World) -> Iterator[Loss]:  # noqa: ARG002
+    def backward(self, update: int, world: World) -> tuple[float, int]:  # noqa: ARG002
         loss = self.model(torch.tensor([1.0, float(update)])).square().sum()
-        yield Loss(loss, loss.item(), 1)
+        loss.backward()
+        return loss.item(), 1
 
     def dev_perplexity(self, world: World) -> float:  # noqa: ARG002
         self.weights.append(next(self.model.parameters()).detach().clone())
@@ -298,7 +298,7 @@ def test_what_does_not_touch_training_may_change(toy: Path, tmp_path: Path) -> N
     changed = toy_config(toy, one_epoch, "search.beam=7", "stage1.checkpoint_minutes=3")
     train(changed, directory)
     assert (directory / "stage1.safetensors").read_bytes() == weights
-    assert Translator.load(directory).config.beam == 7
+    assert Translator.load(directory).config.search.beam == 7
 
 
 def test_a_mistake_can_be_corrected_before_anything_is_trained(toy: Path, tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from wholedoc.app.lines import translate_lines
 from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import read_source_lines
-from wholedoc.corpus.vocabulary import EOS, UNK, build_vocabularies
-from wholedoc.decoding.descent import System
+from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary, build_vocabularies
 from wholedoc.decoding.translator import Translator
+from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.lexicon import write_lexicon
+from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run
 
 Kind = Literal["word", "subword"]
@@ -66,6 +67,11 @@ ODD_LINES = {
 texts = st.lists(st.sampled_from([src for src, _ in PAIRS] + list(ODD_LINES.values())), max_size=5)
 
 
+def translator_of(model: TranslationModel, src: Vocabulary, trg: Vocabulary) -> Translator:
+    """A sentence model with given vocabularies."""
+    return Translator(TrainedModel(Config(search=SEARCH), src, trg, model))
+
+
 @pytest.fixture(scope="session")
 def translators(make_model) -> dict[str, Translator]:
     """A translator with random weights for each kind of vocabulary."""
@@ -74,7 +80,7 @@ def translators(make_model) -> dict[str, Translator]:
         config = VocabularyConfig(kind=kind, size=size, min_frequency=1)
         src, trg = build_vocabularies(DOCUMENTS, config, "en", "de")
         model = make_model(MODEL, (len(src), len(trg)), seed=2)
-        made[kind] = Translator(System(model, model), src, trg, SEARCH, {})
+        made[kind] = translator_of(model, src, trg)
     return made
 
 
@@ -87,9 +93,7 @@ def saying(make_model, translators) -> Callable[[Kind, int], Translator]:
         model = make_model(MODEL, (len(base.src_vocabulary), len(base.trg_vocabulary)), seed=3)
         with torch.no_grad():
             model.decoder.output.vocabulary.bias[token] = 60.0
-        return Translator(
-            System(model, model), base.src_vocabulary, base.trg_vocabulary, SEARCH, {}
-        )
+        return translator_of(model, base.src_vocabulary, base.trg_vocabulary)
 
     return make
 
@@ -242,13 +246,14 @@ def test_copied_words_depend_on_the_attention(saying) -> None:
 
 def test_the_lexicon_translates_what_is_copied(saying) -> None:
     translator = saying("word", UNK)
-    translator.lexicon = {"zyx": "xyz", "the": "das"}
+    lexicon = {"zyx": "xyz", "the": "das"}
+    translator = Translator(replace(translator.trained, lexicon=lexicon))
     line = "zyx the wvu"
     copied, translated = (
         translator.translate([line], replace(SEARCH, replace_unknown=how)).sentences[0].split()
         for how in ("copy", "lexicon")
     )
-    assert translated == [translator.lexicon.get(word, word) for word in copied]
+    assert translated == [lexicon.get(word, word) for word in copied]
     one_word = translator.translate(["Zyx"], replace(SEARCH, replace_unknown="lexicon"))
     assert one_word.sentences == ["xyz xyz"]
 
@@ -335,26 +340,22 @@ def test_a_loaded_translator_equals_the_one_in_memory(
 ) -> None:
     base = translators[kind]
     model = copy.deepcopy(base.system.model).float()
-    made = Translator(
-        System(model, model),
-        base.src_vocabulary,
-        base.trg_vocabulary,
-        replace(BEAM, replace_unknown="lexicon"),
-        {"zyx": "xyz"},
-    )
+    config = Config(model=MODEL, search=replace(BEAM, replace_unknown="lexicon"))
+    vocabularies = base.src_vocabulary, base.trg_vocabulary
+    made = Translator(TrainedModel(config, *vocabularies, model, lexicon={"zyx": "xyz"}))
     run = Run(tmp_path / "run")
     with run.lock():
-        run.prepare(Config(model=MODEL, search=made.config))
+        run.prepare(config)
     for vocabulary, file in zip(
         (made.src_vocabulary, made.trg_vocabulary), run.vocabulary_files(), strict=True
     ):
         vocabulary.save(file)
     save_weights(run.stage("stage1").best, made.system.model)
-    write_lexicon(run.lexicon_file, made.lexicon)
+    write_lexicon(run.lexicon_file, made.trained.lexicon)
 
     loaded = Translator.load(str(run.directory))
     assert loaded.config == made.config
-    assert loaded.lexicon == made.lexicon
+    assert loaded.trained.lexicon == made.trained.lexicon
     assert not loaded.system.model.training
     lines = [*(src for src, _ in PAIRS), *ODD_LINES.values()]
     for found, expected in zip(

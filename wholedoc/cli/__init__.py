@@ -358,13 +358,13 @@ def translate(
         )
     translator = Translator.load(model, int8=int8)
     config = dataclasses.replace(
-        translator.config,
-        beam=beam or translator.config.beam,
-        passes=translator.config.passes if passes is None else passes,
-        order=order or translator.config.order,
-        first_pass=first_pass or translator.config.first_pass,
-        shuffle_memory=shuffle_memory or translator.config.shuffle_memory,
-        replace_unknown=replace_unknown or translator.config.replace_unknown,
+        translator.config.search,
+        beam=beam or translator.config.search.beam,
+        passes=translator.config.search.passes if passes is None else passes,
+        order=order or translator.config.search.order,
+        first_pass=first_pass or translator.config.search.first_pass,
+        shuffle_memory=shuffle_memory or translator.config.search.shuffle_memory,
+        replace_unknown=replace_unknown or translator.config.search.replace_unknown,
     )
     page = _explanation(translator, model, sources[0], config) if explain else None
     for source in sources:
@@ -380,7 +380,6 @@ def _explanation(
 ) -> "Explanation":
     """The page of an input that is to be translated."""
     from wholedoc.app.explain import Explanation
-    from wholedoc.store.run import Run
 
     if config.shuffle_memory:
         raise UserError(
@@ -389,8 +388,7 @@ def _explanation(
             fix="leave one out",
         )
     name = "standard input" if source == "-" else source
-    settings = Run(Path(model)).load_config().model
-    return Explanation(model, name, settings, config, translator.reads_documents)
+    return Explanation(model, name, translator.config.model, config, translator.reads_documents)
 
 
 @app.command()
@@ -453,7 +451,7 @@ def score(
         lines, found = _score_set(translator, contrastive, target_memory)
     else:
         files = CorpusFiles(src, trg, doc)
-        lines, found = _score_corpus(translator, model, files, target_memory, context_use)
+        lines, found = _score_corpus(translator, files, target_memory, context_use)
     prints_summary = contrastive or context_use
     if output or not (as_json or prints_summary):
         with open_output(output, inputs[0], several=False) as stream:
@@ -469,7 +467,6 @@ def score(
 
 def _score_corpus(
     translator: "Translator",
-    model: str,
     files: CorpusFiles,
     memory: ScoringMemory,
     context_use: bool,
@@ -477,9 +474,8 @@ def _score_corpus(
     """The log-probability of each sentence, and their sum or what context adds to it."""
     from wholedoc.corpus.readers import read_corpus
     from wholedoc.metrics.scored import score_context_use, score_corpus
-    from wholedoc.store.run import Run
 
-    data = Run(Path(model)).load_config().data
+    data = translator.config.data
     corpus = read_corpus(files, data.src_language, data.trg_language)
     measure = score_context_use if context_use else score_corpus
     found = measure(translator, corpus, memory)

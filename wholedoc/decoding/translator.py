@@ -8,10 +8,11 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from wholedoc.config import ScoringMemory, SearchConfig
+from wholedoc.config import Config, ScoringMemory, SearchConfig
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
-from wholedoc.decoding.descent import Descent, System, translate_documents
-from wholedoc.decoding.likelihood import Progress, Sentence
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
+from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.scoring import (
     Candidate,
     ContextScores,
@@ -21,8 +22,7 @@ from wholedoc.decoding.scoring import (
 )
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
-from wholedoc.store.lexicon import read_lexicon
-from wholedoc.store.run import Run
+from wholedoc.store.model import TrainedModel, load_model
 
 
 @dataclass(frozen=True)
@@ -90,43 +90,41 @@ class Translator:
     ``Translator.load("runs/et-en").translate(["Esimene lause.", "Teine lause."]).sentences``
     """
 
-    def __init__(
-        self,
-        system: System,
-        src_vocabulary: Vocabulary,
-        trg_vocabulary: Vocabulary,
-        config: SearchConfig,
-        lexicon: dict[str, str],
-    ) -> None:
-        self.system = system
-        self.src_vocabulary = src_vocabulary
-        self.trg_vocabulary = trg_vocabulary
-        self.config = config
-        self.lexicon = lexicon
-
-    @classmethod
-    def load(cls, model: str | Path, *, int8: bool = False) -> "Translator":
-        """Open a run directory, or what ``wholedoc export`` made of one.
+    def __init__(self, trained: TrainedModel, *, int8: bool = False) -> None:
+        """Make a translator of a loaded model.
 
         ``int8`` rounds the weights of a run to 8 bits; those of an export are always in 8 bits.
         """
-        run = Run(Path(model))
-        lexicon = read_lexicon(run.lexicon_file) if run.lexicon_file.exists() else {}
-        search_config = run.load_config().search
-        system = run.load_system()
-        if int8 and not system.int8:
-            system = system.compacted()
-        return cls(system, *run.load_vocabularies(), search_config, lexicon)
+        self.trained = replace(trained, int8=int8 or trained.int8)
+        self.src_vocabulary, self.trg_vocabulary = trained.src_vocabulary, trained.trg_vocabulary
+        self.system = TranslationSystem(
+            trained.document or trained.base,
+            trained.base,
+            trained.vectors,
+            trained.int8,
+            trained.shortlist,
+        )
+        if int8 and not trained.int8:
+            self.system = self.system.compacted()
+
+    @classmethod
+    def load(cls, model: str | Path, *, int8: bool = False) -> "Translator":
+        """Open a run directory, or what ``wholedoc export`` made of one; for ``int8`` see above."""
+        return cls(load_model(model), int8=int8)
+
+    @property
+    def config(self) -> Config:
+        """The configuration that the model was trained with; ``config.search`` is its search."""
+        return self.trained.config
 
     @property
     def reads_documents(self) -> bool:
         """Whether a translation depends on the other sentences of its document."""
-        return self.system.model is not self.system.base
+        return self.system.reads_documents
 
     def without_memory(self) -> "Translator":
         """The sentence model of the same run by itself."""
-        base = replace(self.system, model=self.system.base, vectors=None)
-        return Translator(base, self.src_vocabulary, self.trg_vocabulary, self.config, self.lexicon)
+        return Translator(replace(self.trained, document=None, vectors=None))
 
     def translate(
         self,
@@ -146,7 +144,7 @@ class Translator:
                 where="Translator.translate",
                 fix="split the text into sentences first",
             )
-        config = config or self.config
+        config = config or self.config.search
         if passes is not None:
             config = replace(config, passes=passes)
         return self.translate_documents([sentences], config, nbest)[0]
@@ -165,12 +163,12 @@ class Translator:
         ``config`` replaces the model's own settings of search. Not to ``measure`` the objective
         saves time.
         """
-        config = config or self.config
+        config = config or self.config.search
         encoded = [[self._encode(text) for text in document] for document in documents]
         found = translate_documents(self.system, encoded, config, nbest, progress, measure)
         return [
-            self._translated(texts, descent, config)
-            for texts, descent in zip(documents, found, strict=True)
+            self._translated(texts, document, config)
+            for texts, document in zip(documents, found, strict=True)
         ]
 
     def score(
@@ -199,7 +197,9 @@ class Translator:
     ) -> list[ScoredDocument]:
         """Score given translations of many documents at once."""
         sources, targets = self._encode_pairs(documents, translations)
-        found = score_documents(self.system, sources, targets, self.config.batch_tokens, memory)
+        found = score_documents(
+            self.system, sources, targets, self.config.search.batch_tokens, memory
+        )
         return [
             ScoredDocument(scores, [len(tokens) + 1 for tokens in target])
             for scores, target in zip(found, targets, strict=True)
@@ -217,7 +217,7 @@ class Translator:
         ``progress`` is told of finished sentences and words, each condition by itself.
         """
         sources, targets = self._encode_pairs(documents, translations)
-        batch_tokens = self.config.batch_tokens
+        batch_tokens = self.config.search.batch_tokens
         return score_context(self.system, sources, targets, batch_tokens, memory, progress)
 
     def score_candidates(
@@ -238,25 +238,25 @@ class Translator:
                 for given in translations
             ],
             [Candidate(d, t, self._encode_target(text)) for d, t, text in candidates],
-            self.config.batch_tokens,
+            self.config.search.batch_tokens,
         )
 
     def _translated(
-        self, texts: Sequence[str], descent: Descent, config: SearchConfig
+        self, texts: Sequence[str], document: DocumentTranslation, config: SearchConfig
     ) -> TranslatedDocument:
         passes = [
             [
                 [self._translation(text, hypothesis, config) for hypothesis in hypotheses]
                 for text, hypotheses in zip(texts, translations, strict=True)
             ]
-            for translations in descent.passes
+            for translations in document.passes
         ]
         return TranslatedDocument(
             passes[-1],
             [[candidates[0].text for candidates in translations] for translations in passes],
-            descent.readings.src_weights,
-            descent.readings.trg_weights,
-            descent.objective,
+            document.readings.src_weights,
+            document.readings.trg_weights,
+            document.objective,
         )
 
     def _encode_pairs(
@@ -298,7 +298,7 @@ class Translator:
         words = self.src_vocabulary.tokens(text)
         attended = found.attention[:-1, :-1].argmax(dim=-1).tolist()  # without </s> on both sides
         return [
-            (self.lexicon.get(words[i], words[i]) if use_lexicon else words[i])
+            (self.trained.lexicon.get(words[i], words[i]) if use_lexicon else words[i])
             if token == UNK
             else name
             for name, token, i in zip(tokens, found.tokens, attended, strict=True)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.kernels.int8 import compact, restore
-from wholedoc.training.optimisation import load_optimiser_tensors, optimiser_tensors
 
 _WEIGHTS = "weights."
 _OPTIMISER = "optimiser."
@@ -78,7 +77,7 @@ def save_checkpoint(
     """Write all that a resumption needs into one file."""
     tensors = {
         **{_WEIGHTS + name: value for name, value in model.named_parameters()},
-        **{_OPTIMISER + name: value for name, value in optimiser_tensors(optimiser).items()},
+        **{_OPTIMISER + name: value for name, value in _optimiser_tensors(optimiser).items()},
     }
     metadata = {"position": json.dumps(asdict(position))}
     write_atomically(path, save(_tensors(tensors), metadata))
@@ -89,7 +88,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimiz
     position = read_position(path)
     tensors = _read(path)
     _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
-    load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
+    _load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
     return position
 
 
@@ -117,6 +116,25 @@ def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
             fix="restore it from a copy",
         )
     return [tensors[name] for name in names]
+
+
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All an optimiser remembers, as named tensors."""
+    return {
+        f"{index}.{name}": value
+        for index, entries in optimiser.state_dict()["state"].items()
+        for name, value in entries.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Make an optimiser remember what another one did."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
 def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -29,9 +28,9 @@ from wholedoc.store.checkpoint import (
     save_checkpoint,
     save_weights,
 )
+from wholedoc.store.run import StageFiles
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog
-from wholedoc.training.objective import Loss
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
 
 _UPDATES_PER_LOG_LINE = 50
@@ -48,8 +47,11 @@ class Task(ABC):
         """The work of each update of an epoch; the same for the same epoch, always."""
 
     @abstractmethod
-    def losses(self, update: Any, world: World) -> Iterator[Loss]:
-        """This process's share of an update, one minibatch after the other."""
+    def backward(self, update: Any, world: World) -> tuple[float, int]:
+        """Forward and backward pass of this process's share of an update.
+
+        Adds to the gradients of the model; returns −Σ log P of the words, and their number.
+        """
 
     @abstractmethod
     def dev_perplexity(self, world: World) -> float:
@@ -57,24 +59,9 @@ class Task(ABC):
 
 
 def add_gradients(task: Task, update: Any, world: World, config: StageConfig) -> tuple[float, int]:
-    """Go there and back for this process's share of an update; its −Σ log P, and its words."""
-    nats, words = 0.0, 0
+    """What :meth:`Task.backward` does, in the precision that the stage asks for."""
     with mixed_precision(config.precision == "mixed"):
-        for loss in task.losses(update, world):
-            loss.smoothed.backward()  # type: ignore[no-untyped-call]
-            nats, words = nats + loss.nats, words + loss.words
-            del loss  # and all that it was computed from, before the next one is
-    return nats, words
-
-
-@dataclass(frozen=True)
-class StageFiles:
-    """Where a stage keeps its state."""
-
-    best: Path
-    """Weights of the lowest dev perplexity."""
-    checkpoint: Path
-    """Everything needed to go on."""
+        return task.backward(update, world)
 
 
 @contextmanager

@@ -19,14 +19,22 @@ from torch import Tensor, nn
 
 from wholedoc.config import Config
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.decoding.likelihood import generated_states, given_states
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.scoring import generated_states, given_states
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_known_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
-from wholedoc.store.rows import Rows, cached_rows, digest_files, rows_file
-from wholedoc.store.run import Run, choose_device, language_stage
+from wholedoc.store.model import choose_device, load_sentence_vectors
+from wholedoc.store.run import (
+    Rows,
+    Run,
+    cached_rows,
+    digest_files,
+    language_stage,
+    rows_file,
+)
 from wholedoc.training.data import open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import World, join_world
 from wholedoc.training.log import RunLog
@@ -152,7 +160,8 @@ class _Training:
 
     def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
         """The sentence vectors of a corpus, by the language models of stage 0."""
-        vectors = self.run.load_sentence_vectors().to(self.device)
+        src, _ = self.run.load_vocabularies()
+        vectors = load_sentence_vectors(self.run, self.config, len(src)).to(self.device)
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
 
         def parts() -> Iterator[Tensor]:
@@ -188,8 +197,9 @@ class _Training:
 
 def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
     """Last decoder states of greedy translations, in the order of the corpus."""
+    predictor = Predictor(model)
     for part in _parts(corpus):
-        yield generated_states(model, [corpus.src(t).tolist() for t in part])
+        yield generated_states(predictor, [corpus.src(t).tolist() for t in part])
 
 
 def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:

@@ -15,8 +15,12 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.kernels.recurrence import GRUTape
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.seam import encode_twice
-from wholedoc.training.tasks import DocumentSet, document_losses
+from wholedoc.training.tasks import (
+    DocumentSet,
+    document_loss,
+    encode_with_recomputation,
+    token_batches,
+)
 
 SIZES = (20, 22)
 CONFIG = ModelConfig(hidden=3, embedding=4, alignment=2)
@@ -60,11 +64,11 @@ def gradients(
         random.standard_normal((len(corpus), width)) for width in (2 * config.hidden, config.hidden)
     )
     documents = [corpus.document_sentences(d) for d in range(2)]
-    batches = 0
-    for loss in document_losses(model, DocumentSet(corpus, vectors, states), documents, tokens):
-        loss.smoothed.backward()
-        batches += 1
-        del loss
+    document_loss(model, DocumentSet(corpus, vectors, states), documents, tokens)
+    sentences = [t for document in documents for t in document]
+    batches = len(
+        token_batches(corpus.src_lengths[sentences], corpus.trg_lengths[sentences], tokens)
+    )
     return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}, batches
 
 
@@ -93,7 +97,7 @@ def test_an_encoder_that_runs_twice_draws_the_same_masks() -> None:
     encoder = TranslationModel(CONFIG, *SIZES, dropout=0.5).encoder.train()
     src, lengths = torch.tensor([[4, 5, 6, 7], [8, 9, 4, PAD]]), torch.tensor([4, 3])
     found = []
-    for encode in (encoder, partial(encode_twice, encoder)):
+    for encode in (encoder, partial(encode_with_recomputation, encoder)):
         encoder.zero_grad()
         torch.manual_seed(1)
         encoding = encode(src, lengths)
