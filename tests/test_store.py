@@ -1,6 +1,7 @@
 """The run directory and the models loaded from it."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 from test_export import MODELS, TEXTS, make_run
 
 from wholedoc.decoding.translator import Translator
+from wholedoc.errors import UserError
 from wholedoc.store import checkpoint, model
 from wholedoc.store import run as run_module
 from wholedoc.store.model import load_model
@@ -41,6 +43,13 @@ def test_translating_imports_nothing_of_training(both: Run) -> None:
     rooms = {name.split(".")[1] for name in loaded if "." in name}
     assert "store" in rooms
     assert rooms & {"training", "metrics", "experiment", "benchmark", "app", "cli"} == set()
+
+
+def test_a_document_run_without_its_document_model_is_refused(both: Run, tmp_path: Path) -> None:
+    shutil.copytree(both.directory, tmp_path / "run")
+    (tmp_path / "run" / "stage2.safetensors").unlink()
+    with pytest.raises(UserError, match=r"run: holds no trained document model yet \(stage2"):
+        Translator.load(tmp_path / "run")
 
 
 def test_each_file_is_parsed_once(both: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,12 +52,6 @@ def _check(run: Run, out: Path) -> None:
             where=str(run.directory),
             fix="copy it, or export the run that it was made from",
         )
-    if run.load_config().model.reads_document and not run.stage("stage2").best.exists():
-        raise UserError(
-            "holds no trained document model yet",
-            where=str(run.directory),
-            fix="let `wholedoc train` finish the first epoch of its last stage",
-        )
     if out.exists():
         raise UserError("exists already", where=str(out), fix="choose another place, or remove it")
 

@@ -1,5 +1,10 @@
-"""Weights and checkpoints on disk: safetensors files, each replaced in one step."""
+"""Weights and checkpoints on disk: safetensors files, each replaced in one step.
 
+Each file has a checksum of its content in its metadata, which is checked when it is read; files of
+older versions have none.
+"""
+
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +23,7 @@ from wholedoc.kernels.int8 import compact, restore
 
 _WEIGHTS = "weights."
 _OPTIMISER = "optimiser."
+_CHECKSUM = "sha256"
 
 
 @dataclass
@@ -50,12 +56,12 @@ class Position:
 
 def save_weights(path: Path, model: nn.Module) -> None:
     """Write a model's parameters; shared ones once."""
-    write_atomically(path, save(_tensors(dict(model.named_parameters()))))
+    _write(path, dict(model.named_parameters()))
 
 
 def save_compact(path: Path, model: nn.Module) -> None:
     """Write a model's parameters, matrices in 8 bits."""
-    write_atomically(path, save(_tensors(compact(dict(model.named_parameters())))))
+    _write(path, compact(dict(model.named_parameters())))
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -79,8 +85,7 @@ def save_checkpoint(
         **{_WEIGHTS + name: value for name, value in model.named_parameters()},
         **{_OPTIMISER + name: value for name, value in _optimiser_tensors(optimiser).items()},
     }
-    metadata = {"position": json.dumps(asdict(position))}
-    write_atomically(path, save(_tensors(tensors), metadata))
+    _write(path, tensors, {"position": json.dumps(asdict(position))})
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
@@ -137,8 +142,22 @@ def _load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str,
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
-def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in named.items()}
+def _write(path: Path, named: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors and metadata, with a checksum of both."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in named.items()}
+    metadata = metadata or {}
+    checksum = _checksum(tensors, metadata)
+    write_atomically(path, save(tensors, {**metadata, _CHECKSUM: checksum}))
+
+
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    """SHA-256 of names, types, shapes and values, in the order of the names."""
+    digest = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -151,20 +170,32 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _read(path: Path) -> dict[str, Tensor]:
     with _open(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = dict(file.metadata() or {})
+    written = metadata.pop(_CHECKSUM, None)
+    if written is not None and written != _checksum(tensors, metadata):
+        raise _unreadable(path, "its content does not match its checksum")
+    return tensors
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     try:
+        path.open("rb").close()  # safetensors calls every file that it cannot open missing
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, OSError) as error:
-        raise UserError(
-            f"cannot be read as weights ({error})",
-            where=str(path),
-            fix="restore it from a copy, or train anew in another directory with --run",
-        ) from error
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    except SafetensorError as error:
+        raise _unreadable(path, str(error)) from error
+
+
+def _unreadable(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot be read as weights ({reason})",
+        where=str(path),
+        fix="restore it from a copy, or train anew in another directory with --run",
+    )
 
 
 def _put(tensors: dict[str, Tensor], parameters: dict[str, nn.Parameter], path: Path) -> None:

@@ -53,10 +53,16 @@ def load_model(directory: str | Path) -> TrainedModel:
             where=str(run.directory),
             fix="let `wholedoc train` finish its first epoch",
         )
+    if config.model.reads_document and not stage2.exists():
+        raise UserError(
+            f"holds no trained document model yet ({stage2.name} is missing)",
+            where=str(run.directory),
+            fix="let `wholedoc train` finish the first epoch of its last stage, or restore the file",
+        )
     base = TranslationModel(config.model.without_context(), *sizes)
     load_weights(stage1, base)
     document, vectors = None, None
-    if config.model.reads_document and stage2.exists():
+    if config.model.reads_document:
         document = TranslationModel(config.model, *sizes)
         load_weights(stage2, document)
         document.to(device).eval()
