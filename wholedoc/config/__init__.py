@@ -33,6 +33,7 @@ class Interval:
 
 
 Count = Annotated[int, Interval(1)]
+Width = Annotated[int, Interval(1, 100)]
 CountOrZero = Annotated[int, Interval(0)]
 Positive = Annotated[float, Interval(1e-12)]
 NotNegative = Annotated[float, Interval(0)]
@@ -211,7 +212,7 @@ class DocumentStageConfig(StageConfig):
 class SearchConfig:
     """Defaults of translation, kept with the model."""
 
-    beam: Count = 5
+    beam: Width = 5
     """Hypotheses followed at once; 1 is greedy search."""
     length_penalty: NotNegative = 1.0
     """A hypothesis is ranked by log P / words**length_penalty; 0 ranks by log P."""
@@ -230,6 +231,10 @@ class SearchConfig:
     """... plus this many ..."""
     max_length: Count = 1000
     """... and never more than this."""
+    sentence_tokens: Count = 400
+    """Source sentences of more tokens than this are translated in pieces ..."""
+    piece_tokens: Count = 200
+    """... of at most this many."""
     batch_tokens: Count = 8000
     """Source positions times beam that are searched at once."""
     replace_unknown: UnknownWords = "none"

@@ -57,7 +57,7 @@ def load_model(directory: str | Path) -> TrainedModel:
         raise UserError(
             f"holds no trained document model yet ({stage2.name} is missing)",
             where=str(run.directory),
-            fix="let `wholedoc train` finish the first epoch of its last stage, or restore the file",
+            fix="let `wholedoc train` finish the first epoch of stage 2, or restore the file",
         )
     base = TranslationModel(config.model.without_context(), *sizes)
     load_weights(stage1, base)
