@@ -233,7 +233,7 @@ class SearchConfig:
     """... and never more than this."""
     sentence_tokens: Count = 400
     """Source sentences of more tokens than this are translated in pieces ..."""
-    piece_tokens: Count = 200
+    piece_tokens: Count = 100
     """... of at most this many."""
     batch_tokens: Count = 8000
     """Source positions times beam that are searched at once."""
