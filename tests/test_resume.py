@@ -15,7 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from toy import toy_config, write_toy
+from typer.testing import CliRunner
 
+from wholedoc.cli import app
+from wholedoc.errors import UserError
+from wholedoc.training import loop
 from wholedoc.training.log import read_log
 from wholedoc.training.stages import train
 
@@ -180,28 +184,47 @@ def test_killed_and_started_again(
     assert_same_run(run, uninterrupted)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_asked_to_stop(
     number: signal.Signals,
     interrupt: Interrupt,
     toy: Path,
     uninterrupted: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = tmp_path / "run"
     moment = Moment("wholedoc.training.loop", "learning_rate", "before", 4, EPOCHS_ONLY)
     code, errors = interrupt(run, moment, number)
-    assert code == 1
+    assert code == 128 + number
     assert errors.splitlines()[-1] == (
-        f"stopped and saved; the same command goes on from here: {run}"
+        f"stopped and saved; resume with: wholedoc train --run {run}"
     )
     assert "Traceback" not in errors
-    capsys.readouterr()
-    train(toy_config(toy, EPOCHS_ONLY), run)
+    done = CliRunner().invoke(app, ["train", "--run", str(run)])  # by its own configuration
+    assert done.exit_code == 0, done.output
     # The update under way was finished and kept.
-    assert "stage1: resuming at epoch 1, update 4\n" in capsys.readouterr().err
+    assert "stage1: resuming at epoch 1, update 4\n" in done.stderr
     assert_same_run(run, uninterrupted)
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As SIGHUP under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with loop._graceful_stop() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.signal_number == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
+    for arguments, where in ([], "train: no conf"), (["--run", str(tmp_path)], "there is no run"):
+        done = CliRunner().invoke(app, ["train", *arguments])
+        assert isinstance(done.exception, UserError)
+        assert where in str(done.exception)
+        assert "wholedoc train CONFIG" in done.exception.fix
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_killed_from_outside(toy: Path, tmp_path: Path) -> None:

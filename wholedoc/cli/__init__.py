@@ -1,8 +1,9 @@
 """The command line: ``wholedoc COMMAND``. Results on standard output, all else on standard error.
 
 Exit codes: 0 done; 2 the user's input is at fault (one line says what, where, what to do);
-1 anything else. ``WHOLEDOC_TRACEBACK=1`` shows where in the code an error arose. A command imports
-what it needs when it runs, so that ``--help`` answers at once.
+130 interrupted, 143 or 129 ended by SIGTERM or SIGHUP; 1 anything else. ``WHOLEDOC_TRACEBACK=1``
+shows where in the code an error arose. A command imports what it needs when it runs, so that
+``--help`` answers at once.
 """
 
 import dataclasses
@@ -76,7 +77,7 @@ def main() -> None:
     except UserError as error:
         _fail(str(error), 2, error)
     except (KeyboardInterrupt, typer.Abort) as error:
-        _fail("interrupted", 1, error)
+        _fail("interrupted", 130, error)
     except BrokenPipeError as error:
         _fail("", 1, error)  # as in `wholedoc … | head`: typer is silent about it too
     except OSError as error:
@@ -271,26 +272,40 @@ def _print_synth(summary: dict[str, Any]) -> None:
 
 @app.command()
 def train(
-    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped one.")],
+    config: Annotated[
+        str | None,
+        typer.Argument(help="A TOML file, or the name of a shipped one; a run has its own."),
+    ] = None,
     settings: Settings = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="Run directory; runs/CONFIG by default.")
     ] = None,
 ) -> None:
-    """Train a model, all stages in order; run again, it resumes where it stopped."""
-    chosen = load_config(config, settings or [])  # before torch: a slip is answered at once
+    """Train a model, all stages in order; run again, it resumes where it stopped.
+
+    A run that was begun is resumed by `train --run DIR` alone.
+    """
+    if config is None and (run is None or not (run / "config.toml").exists()):
+        raise UserError(
+            "no configuration is given" if run is None else "there is no run to resume here",
+            where="train" if run is None else str(run),
+            fix="name a TOML file or a shipped configuration: wholedoc train CONFIG [--run DIR]",
+        )
+    own = run / "config.toml" if run else ""
+    # Before torch is imported: a slip is answered at once.
+    chosen = load_config(config or own, settings or [])
 
     from wholedoc.training.distribution import is_leader
     from wholedoc.training.loop import Stopped
     from wholedoc.training.stages import train as train_stages
 
-    directory = run or Path("runs") / Path(config).stem
+    directory = run or Path("runs") / Path(config or "").stem
     try:
         train_stages(chosen, directory)
-    except Stopped:
+    except Stopped as stopped:
         if is_leader():
-            say(f"stopped and saved; the same command goes on from here: {directory}")
-        raise typer.Exit(1) from None
+            say(f"stopped and saved; resume with: wholedoc train --run {directory}")
+        raise typer.Exit(stopped.exit_code) from None
     if is_leader():
         with _standard_output():
             print(directory)
@@ -664,7 +679,7 @@ def experiment(
         failed = run_experiment(chosen, jobs or min(2, os.cpu_count() or 1))
     except KeyboardInterrupt:
         say(f"stopped and saved; the same command goes on from here: {chosen.out}")
-        raise typer.Exit(1) from None
+        raise typer.Exit(130) from None
     say("writing the report")
     report = build_report(load_results(chosen))
     files = write_reports(report, chosen.out)

@@ -75,7 +75,12 @@ def tiny_numbers_as_zero() -> Iterator[None]:
 
 
 class Stopped(Exception):  # noqa: N818 (a request, not an error)
-    """Training was asked to stop; everything is saved."""
+    """Training was asked to stop by a signal; everything is saved."""
+
+    def __init__(self, signal_number: int = signal.SIGTERM) -> None:
+        super().__init__(signal_number)
+        self.exit_code = 128 + signal_number
+        """That of a program that a signal ended, by convention."""
 
 
 def train_stage(
@@ -112,21 +117,27 @@ def train_stage(
 class _StopFlag:
     """Set by a signal, looked at between updates."""
 
-    wanted: bool = False
+    signal_number: int = 0
+    """Which one came; 0 if none did."""
 
 
 @contextmanager
 def _graceful_stop() -> Iterator[_StopFlag]:
-    """Turn the first SIGINT or SIGTERM into a flag; the second one acts as usual."""
+    """Turn the first signal that asks to stop into a flag; the second one acts as usual.
+
+    One that is ignored, as SIGHUP is under nohup, stays so.
+    """
     flag = _StopFlag()
     if threading.current_thread() is not threading.main_thread():
         yield flag  # signals reach the main thread only
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    before = {number: old for number, old in handlers.items() if old is not signal.SIG_IGN}
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        flag.wanted = True
+        flag.signal_number = number
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
@@ -238,15 +249,13 @@ class _Loop:
 
     def _keep(self) -> None:
         """Between updates: a checkpoint when it is time, or the end when asked to stop."""
-        wanted = (
-            self.world.sum([self.stop.wanted])[0] > 0 if self.world.size > 1 else self.stop.wanted
-        )
+        wanted = self.world.sum([self.stop.signal_number])[0] > 0
         late = time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
         if wanted or (late and self.config.checkpoint_minutes > 0):
             self._count_time()
             self._checkpoint()
         if wanted:
-            raise Stopped
+            raise Stopped(self.stop.signal_number or signal.SIGTERM)
 
     def _checkpoint(self) -> None:
         if self.world.leads:
