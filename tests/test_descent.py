@@ -8,6 +8,7 @@ from toy import read
 
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.vocabulary import EOS
+from wholedoc.decoding import descent as descent_module
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
@@ -121,6 +122,26 @@ def test_it_stops_at_a_fixed_point_which_is_one(order: str) -> None:
             assert tokens(descent, -1) == tokens(descent, -2)
             more = translate_documents(system, [descent.sentences], replace(config, passes=60))
             assert tokens(more[0]) == tokens(descent)
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+def test_a_settled_document_is_left_alone(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search_all = descent_module.search
+
+    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+        searched.append(len(src))
+        return search_all(predictor, src, lengths, config, nbest, readings)
+
+    monkeypatch.setattr(descent_module, "search", spy)
+    config = replace(CONFIG, passes=8, order=order)
+    found = translate_documents(make_system(), DOCUMENTS, config)
+    lengths = {len(document.passes) for document in found if document.sentences}
+    assert len(lengths) > 1  # some settle before others
+    for document in found:
+        for number in range(2, len(document.passes)):
+            assert tokens(document, number - 1) != tokens(document, number - 2)
+    assert sum(searched) == sum(len(d.sentences) * len(d.passes) for d in found)
 
 
 def test_an_objective_that_is_not_measured_changes_nothing() -> None:

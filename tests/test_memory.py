@@ -267,3 +267,29 @@ def test_source_memories_of_several_documents_are_those_of_each() -> None:
     documents = [values(size, 10, seed=size) for size in sizes]
     together = memory(torch.cat(documents), sizes)
     torch.testing.assert_close(together, torch.cat([memory(document) for document in documents]))
+
+
+def test_the_document_rnn_drops_its_input_and_its_output() -> None:
+    memory = SourceMemory(SMALL, dropout=0.5).double().train()
+    initialise(memory, 1)
+    vectors = values(40, 10)
+    masks: list[Tensor] = []
+    drop = memory.dropout.forward
+
+    def spy(given: Tensor) -> Tensor:
+        dropped = drop(given)
+        masks.append(torch.where(given == 0, 1, dropped / given))
+        return dropped
+
+    memory.dropout.forward = spy  # type: ignore[method-assign]
+    torch.manual_seed(1)
+    cells = memory(vectors)
+    assert [tuple(mask.shape) for mask in masks] == [(40, 10), (40, 10)]
+    for mask in masks:
+        assert sorted(set(mask.flatten().round(decimals=6).tolist())) == [0.0, 2.0]
+        assert 0.3 < mask.eq(0).double().mean() < 0.7
+    assert cells[masks[1] == 0].eq(0).all()
+    assert cells.ne(0).any()
+    memory.dropout.forward = drop  # type: ignore[method-assign]
+    memory.eval()
+    assert memory(vectors).ne(0).all()

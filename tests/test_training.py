@@ -134,6 +134,20 @@ def test_an_update_of_gradient_descent_by_hand(
     assert epoch["words"] == words
 
 
+def test_plain_gradient_descent_has_no_memory() -> None:
+    """Two steps with one gradient go twice as far as one, and a third without any goes nowhere."""
+    weight = torch.nn.Parameter(torch.zeros(3))
+    optimiser = make_optimiser(StageConfig(optimiser="sgd", learning_rate=0.5), [weight])
+    gradient = torch.tensor([1.0, -2.0, 4.0])
+    for step in (1, 2):
+        weight.grad = gradient.clone()
+        take_step(optimiser, 1.0)
+        assert torch.equal(weight, -0.5 * step * gradient)
+    weight.grad = torch.zeros(3)
+    take_step(optimiser, 1.0)
+    assert torch.equal(weight, -gradient)
+
+
 def test_the_printed_schedule() -> None:
     """Halved after each epoch from the fourth on."""
     config = StageConfig(learning_rate=0.1, schedule="epoch", decay=0.5, decay_after=4)

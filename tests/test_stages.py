@@ -2,18 +2,27 @@
 
 import math
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from toy import DOCUMENT_SETTINGS, document_config, stopped_training, toy_config, translate_twice
 
+from wholedoc.config import Config, SearchConfig, StageConfig
+from wholedoc.corpus.batches import DocumentBatches
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.search import search
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.store.model import load_sentence_vectors
+from wholedoc.kernels.dropout import Dropout
+from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.model import load_model, load_sentence_vectors
 from wholedoc.store.run import Run
 from wholedoc.training.log import read_log
+from wholedoc.training.loop import Task
 from wholedoc.training.stages import train
 
 STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
@@ -116,3 +125,102 @@ def test_with_a_zero_start_stage_2_begins_at_the_sentence_model(
 def test_a_memory_needs_a_fusion(corpus: Path) -> None:
     with pytest.raises(UserError, match=r"does not go with model\.fusion"):
         toy_config(corpus, "model.memory=src")
+
+
+# What stage 2 is given.
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_the_generated_memory_is_that_of_greedy_translations_one_by_one(
+    trained: Run, name: str
+) -> None:
+    model = load_model(trained.directory).base
+    corpus = trained.load_corpus(name)
+    (file,) = (trained.directory / "data").glob(f"{name}.generated-*.f32")
+    rows = torch.from_numpy(np.fromfile(file, dtype=np.float32)).view(len(corpus), -1)
+    differ = 0
+    for t, row in enumerate(rows):
+        src = torch.from_numpy(corpus.src(t).astype(np.int64))[None]
+        length = torch.tensor([src.shape[1]])
+        greedy, wide = (
+            search(Predictor(model), src, length, SearchConfig(beam=beam))[0][0].last_state
+            for beam in (1, 5)
+        )
+        torch.testing.assert_close(row, greedy, rtol=1e-4, atol=1e-5)
+        differ += not torch.allclose(row, wide, atol=1e-3)
+    assert differ  # so that a beam would show
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the training loop is asked to do."""
+
+    task: Task
+    config: StageConfig
+    seed: int
+
+
+def asked_for(config: Config, directory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Asked]:
+    """All stages of a configuration, none of which is trained."""
+    asked: dict[str, Asked] = {}
+
+    def note(task, config, seed, files, log, world):  # type: ignore[no-untyped-def]
+        asked[task.name] = Asked(task, config, seed)
+        save_weights(files.best, task.model)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("wholedoc.training.stages.train_stage", note)
+        train(config, directory)
+    return asked
+
+
+def test_every_stage_has_its_own_settings(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {"stage0": 0.1, "stage1": 0.2, "stage2": 0.3}
+    config = document_config(
+        corpus,
+        *(f"{stage}.dropout={rate}" for stage, rate in rates.items()),
+        "stage2.document_dropout=0.4",
+    )
+    asked = asked_for(config, tmp_path / "run", monkeypatch)
+    assert set(asked) == set(STAGES)
+    for name, each in asked.items():
+        assert each.config == config.stage(name)
+        assert each.seed == config.seed
+        found = {
+            module.rate: part
+            for part, module in each.task.model.named_modules()
+            if isinstance(module, Dropout) and not part.startswith("source_memory")
+        }
+        assert found.keys() == {rates[name.partition("-")[0]]}
+    assert asked["stage2"].task.model.source_memory.dropout.rate == 0.4
+
+
+def test_the_seed_reaches_stage_2(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = {}
+    for seed in (1, 2):
+        config = document_config(corpus, f"seed={seed}")
+        directory = tmp_path / str(seed)
+        asked = asked_for(config, directory, monkeypatch)["stage2"]
+        assert asked.seed == seed
+        batches = DocumentBatches(Run(directory).load_corpus("train"), 0, seed)
+        assert asked.task.updates(1) == batches.epoch(1)
+        tasks[seed] = asked.task
+    assert tasks[1].updates(1) != tasks[2].updates(1)
+    for new in ("source_memory", "target_query"):
+        one, two = (next(getattr(tasks[seed].model, new).parameters()) for seed in (1, 2))
+        assert not torch.equal(one, two)
+
+
+def test_vectors_are_standardised_by_the_training_set(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = document_config(corpus, "model.vectors=standard")
+    task = asked_for(config, tmp_path / "run", monkeypatch)["stage2"].task
+    vectors = np.asarray(task.train.vectors, dtype=np.float64)
+    expected = np.stack((vectors.mean(axis=0), vectors.std(axis=0)))
+    np.testing.assert_allclose(task.model.source_memory.moments.numpy(), expected, atol=1e-6)
+    assert not np.allclose(vectors.mean(axis=0), task.dev.vectors.mean(axis=0), atol=1e-4)
