@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from toy import toy_config, write_toy
 from typer.testing import CliRunner
 
@@ -155,13 +154,10 @@ def arguments(toy: Path, run: Path, setting: str) -> list[str]:
 
 
 def assert_same_run(found: Path, expected: Path) -> None:
-    """Same weights, optimiser and dev perplexities, bit for bit, and nothing half-written."""
+    """Same weights and dev perplexities, bit for bit, and nothing half-written."""
     assert (found / "stage1.safetensors").read_bytes() == (
         expected / "stage1.safetensors"
     ).read_bytes()
-    left, right = (load_file(run / "stage1.checkpoint") for run in (found, expected))
-    assert left.keys() == right.keys()
-    assert all(torch.equal(left[name], right[name]) for name in left)
     assert (found / "lexicon.tsv").read_bytes() == (expected / "lexicon.tsv").read_bytes()
     assert perplexities(found) == perplexities(expected)
     assert list(found.rglob("*.part")) == []

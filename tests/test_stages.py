@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -224,3 +224,44 @@ def test_vectors_are_standardised_by_the_training_set(
     expected = np.stack((vectors.mean(axis=0), vectors.std(axis=0)))
     np.testing.assert_allclose(task.model.source_memory.moments.numpy(), expected, atol=1e-6)
     assert not np.allclose(vectors.mean(axis=0), task.dev.vectors.mean(axis=0), atol=1e-4)
+
+
+# Samples.
+
+
+@pytest.mark.parametrize("memory", ["both", "none"])
+def test_dev_sentences_are_translated_after_each_epoch(
+    memory: str,
+    corpus: Path,
+    trained: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = ["samples=7"]
+    if memory == "none":
+        settings += ["model.memory=none", "model.fusion=none"]
+    run = train(document_config(corpus, *settings), tmp_path / "run")
+    said = capsys.readouterr().err
+    stages = ["stage1"] if memory == "none" else ["stage1", "stage2"]
+    samples = [event for event in read_log(run.directory) if event["event"] == "sample"]
+    assert [event["stage"] for event in samples] == [stage for stage in stages for _ in range(2)]
+    for event in samples:
+        assert event["sentences"] == 7
+        assert f"BLEU {event['bleu']:.1f} on 7 dev sentences" in said
+        assert f"{event['source']!r} → {event['translation']!r}" in said
+    for stage in stages:  # looking on changes nothing
+        expected = weights(trained, stage)
+        assert all(torch.equal(v, expected[k]) for k, v in weights(run, stage).items())
+    # The last epoch's weights are the best ones: they translate as the sample says.
+    dev = Translator.load(run.directory)
+    document = (corpus / "dev.src").read_text(encoding="utf-8").splitlines()[:5]
+    config = replace(dev.config.search, beam=1, passes=len(stages) - 1)
+    perplexities = [e["dev_perplexity"] for e in read_log(run.directory) if e["event"] == "epoch"]
+    assert perplexities[-1] < perplexities[-2]
+    if memory == "none":
+        step = 15 // 7
+        assert samples[-1]["source"] == document[step]
+        assert dev.translate(document, config).sentences[step] == samples[-1]["translation"]
+    else:
+        assert samples[-1]["source"] == document[1]
+        assert dev.translate(document, config).sentences[1] == samples[-1]["translation"]

@@ -21,6 +21,7 @@ CONFIG = """
 seed = 7
 device = "cpu"
 share = false
+samples = 0
 
 [vocabulary]
 kind = "word"

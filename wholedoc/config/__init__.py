@@ -251,6 +251,8 @@ class Config:
     """Where tensors live; ``auto`` takes CUDA if there is any."""
     share: bool = True
     """Take over finished stages from the runs in the same folder, where they are the same."""
+    samples: CountOrZero = 32
+    """Dev sentences that are translated after each epoch of stages 1 and 2, to look at; 0: none."""
     tensorboard: bool = False
     """Write the numbers of the log for TensorBoard too."""
     data: DataConfig = field(default_factory=DataConfig)

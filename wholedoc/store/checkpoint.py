@@ -88,6 +88,11 @@ def save_checkpoint(
     _write(path, tensors, {"position": json.dumps(asdict(position))})
 
 
+def save_finished(path: Path, position: Position) -> None:
+    """Write that a stage has ended; its best weights are in a file of their own."""
+    _write(path, {}, {"position": json.dumps(asdict(position))})
+
+
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
     """Bring model and optimiser to where a checkpoint was written."""
     position = read_position(path)

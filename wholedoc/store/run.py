@@ -48,6 +48,7 @@ Rows = npt.NDArray[np.float32]
 # What may differ between the configuration of a run and that of its resumption.
 _FREE_KEYS = (
     "device",
+    "samples",
     "share",
     "tensorboard",
     "data.test",

@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -25,13 +25,16 @@ from wholedoc.store.checkpoint import (
     Position,
     load_checkpoint,
     load_weights,
+    read_position,
     save_checkpoint,
+    save_finished,
     save_weights,
 )
 from wholedoc.store.run import StageFiles
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
+from wholedoc.training.samples import DevSample
 
 _UPDATES_PER_LOG_LINE = 50
 
@@ -41,6 +44,8 @@ class Task(ABC):
 
     name: str
     model: nn.Module
+    sample: Callable[[], DevSample] | None = None
+    """Translates some dev sentences, where there is something to translate."""
 
     @abstractmethod
     def updates(self, epoch: int) -> Sequence[Any]:
@@ -88,8 +93,8 @@ def train_stage(
 ) -> Position:
     """Train a stage to its end, from its checkpoint if there is one; leaves the best weights."""
     optimiser = make_optimiser(config, task.model.parameters())
-    position = Position()
-    if files.checkpoint.exists():
+    position = read_position(files.checkpoint) if files.checkpoint.exists() else Position()
+    if files.checkpoint.exists() and not position.finished:
         position = load_checkpoint(files.checkpoint, task.model, optimiser)
     if position.finished:
         if world.leads:
@@ -240,12 +245,24 @@ class _Loop:
                 f"{self.task.name}, epoch {position.epoch}/{self.config.epochs}: perplexity "
                 f"{train_perplexity:.2f} train, {perplexity:.2f} dev{' (best)' if better else ''}"
             )
+            self._show_sample()
         waited = position.epoch - position.best_epoch
         tired = 0 < self.config.patience <= waited
         position.finished = tired or position.epoch == self.config.epochs
         position.epoch += 1
         position.done, position.nats, position.words = 0, 0.0, 0
         self._checkpoint()
+
+    def _show_sample(self) -> None:
+        """Say and log how some dev sentences are translated now."""
+        if self.task.sample is None:
+            return
+        sample = self.task.sample()
+        self._log("sample", **asdict(sample))
+        say(
+            f"  BLEU {sample.bleu:.1f} on {sample.sentences} dev sentences, greedily; such as "
+            f"{sample.source!r} → {sample.translation!r} (reference {sample.reference!r})"
+        )
 
     def _keep(self) -> None:
         """Between updates: a checkpoint when it is time, or the end when asked to stop."""
@@ -258,7 +275,9 @@ class _Loop:
             raise Stopped(self.stop.signal_number or signal.SIGTERM)
 
     def _checkpoint(self) -> None:
-        if self.world.leads:
+        if self.world.leads and self.position.finished:
+            save_finished(self.files.checkpoint, self.position)
+        elif self.world.leads:
             save_checkpoint(self.files.checkpoint, self.task.model, self.optimiser, self.position)
         self._saved = time.monotonic()
 
@@ -267,7 +286,7 @@ class _Loop:
         self.position.seconds += now - self._clock
         self._clock = now
 
-    def _log(self, event: str, **values: float) -> None:
+    def _log(self, event: str, **values: float | str) -> None:
         if not self.world.leads:
             return
         position = self.position

@@ -30,6 +30,7 @@ from wholedoc.store.run import Rows
 from wholedoc.training.distribution import World
 from wholedoc.training.loop import Task
 from wholedoc.training.objective import Loss, sentence_loss, translation_loss, word_loss
+from wholedoc.training.samples import DevSample, Sampler
 
 Detached = TypeVar("Detached", Encoding, Readings)
 BatchLoss = Callable[[EncodedCorpus, Indices, float], Loss]
@@ -59,11 +60,19 @@ class SentenceTask(Task):
     ``loss`` gives the loss of some sentences of a corpus, with a label smoothing.
     """
 
-    def __init__(self, stage: Stage, model: nn.Module, loss: BatchLoss, sets: Sets) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        model: nn.Module,
+        loss: BatchLoss,
+        sets: Sets,
+        sample: Callable[[], DevSample] | None = None,
+    ) -> None:
         self.name = stage.name
         self.model = model
         self.loss = loss
         self.sets = sets
+        self.sample = sample
         self.label_smoothing = stage.config.label_smoothing
         tokens = stage.config.batch_tokens
         self.batches = SentenceBatches(sets.train, tokens, stage.seed)
@@ -90,14 +99,21 @@ class SentenceTask(Task):
         return _perplexity(((loss.nats, loss.words) for loss in losses), world)
 
 
-def translation_task(stage: Stage, model: TranslationModel, sets: Sets) -> SentenceTask:
+def translation_task(
+    stage: Stage, model: TranslationModel, sets: Sets, sampler: Sampler | None = None
+) -> SentenceTask:
     """Stage 1: translate sentences by themselves."""
     device = next(model.parameters()).device
 
     def loss(corpus: EncodedCorpus, sentences: Indices, smoothing: float) -> Loss:
         return sentence_loss(model, make_batch(corpus, sentences).to(device), smoothing)
 
-    return SentenceTask(stage, model, loss, sets)
+    sample = None
+    if sampler is not None:
+        step = max(1, len(sets.dev) // sampler.count)
+        some = range(0, len(sets.dev), step)[: sampler.count]
+        sample = partial(sampler.sample, model, sets.dev, some)
+    return SentenceTask(stage, model, loss, sets, sample)
 
 
 def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets) -> SentenceTask:
@@ -141,8 +157,10 @@ class DocumentTask(Task):
         dev: DocumentSet,
         config: DocumentStageConfig,
         seed: int,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model: TranslationModel = model
+        self.sample = None if sampler is None else partial(self._sample, sampler)
         self.train = train
         self.dev = dev
         self.config = config
@@ -171,6 +189,21 @@ class DocumentTask(Task):
         groups = world.share(self.dev_batches)
         totals = (document_loss(self.model, self.dev, group, tokens) for group in groups)
         return _perplexity(totals, world)
+
+    @torch.inference_mode()
+    def _sample(self, sampler: Sampler) -> DevSample:
+        """Translate the first dev sentences, given the memories that the dev perplexity is of."""
+        corpus = self.dev.corpus
+        sentences = range(min(sampler.count, len(corpus)))
+        ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
+        documents = [document for document in ranges if document and document[0] in sentences]
+        device = next(self.model.parameters()).device
+        batch = make_batch(corpus, sentences).to(device)
+        self.model.eval()
+        summaries = self.model.encoder(batch.src, batch.src_lengths).summary
+        readings = _read(self.model, self.dev, documents, summaries)
+        rows = torch.arange(len(sentences), device=device)
+        return sampler.sample(self.model, corpus, sentences, gather_readings(readings, rows))
 
 
 def document_loss(
@@ -219,7 +252,7 @@ def _read(
     documents: Sequence[range],
     summaries: Float[Tensor, "sent states"],
 ) -> list[Readings]:
-    """What the sentences of each document read."""
+    """What the sentences of each document read; ``summaries`` may end inside the last one."""
     if model.reads_translations and data.last_states is None:
         raise ValueError("a target memory is read whose cells are not given")
     contexts = model.contexts(
@@ -227,11 +260,14 @@ def _read(
         _rows(data.vectors, documents, summaries.device),
         _rows(data.last_states, documents, summaries.device),
     )
-    parts = torch.split(summaries, [len(document) for document in documents])
-    return [
-        model.read(context, torch.arange(len(part), device=part.device), part, context.last_states)
-        for context, part in zip(contexts, parts, strict=True)
-    ]
+    readings, begin = [], 0
+    for context in contexts:
+        part = summaries[begin : begin + len(context.sentences)]
+        places = torch.arange(len(part), device=part.device)
+        states = None if context.last_states is None else context.last_states[places]
+        readings.append(model.read(context, places, part, states))
+        begin += len(part)
+    return readings
 
 
 def _rows(rows: Rows | None, documents: Sequence[range], device: torch.device) -> Tensor | None:
