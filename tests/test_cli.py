@@ -407,13 +407,13 @@ def test_the_beam_of_the_command_line_wins(
     from wholedoc.decoding import descent
 
     used = []
-    search = descent.search_with
+    search = descent.search
 
     def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
         used.append(config.beam)
         return search(predictor, src, lengths, config, nbest, readings)
 
-    monkeypatch.setattr(descent, "search_with", spy)
+    monkeypatch.setattr(descent, "search", spy)
     cli("translate", trained / "run", given="s1\n")
     cli("translate", trained / "run", "--beam", "4", given="s1\n")
     assert used == [2, 4]

@@ -30,20 +30,22 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(toy: Path) -> "tuple[Path, subprocess.CompletedProcess[str]]":
-    """A run of two processes."""
+    """A run of two processes, by the configuration that its directory has."""
+    run = Run(toy / "two")
+    with run.lock():
+        run.prepare(toy_config(toy, *SETTINGS))
     # Without the dashes the launcher takes --run for an abbreviation of its own --run-path.
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
-    command = ["wholedoc", "train", str(toy / "toy.toml"), "--run", str(toy / "two")]
-    settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
+    command = ["wholedoc", "train", "--run", str(run.directory)]
     done = subprocess.run(
-        [sys.executable, "-m", *launcher, *command, *settings],
+        [sys.executable, "-m", *launcher, *command],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
         timeout=300,
     )
-    return toy / "two", done
+    return run.directory, done
 
 
 def test_two_processes_learn_what_one_does(
@@ -52,11 +54,10 @@ def test_two_processes_learn_what_one_does(
     directory, done = two
     assert done.returncode == 0, done.stderr
     alone = train(toy_config(toy, *SETTINGS), toy / "one").directory
-    for name in ("stage1.safetensors", "stage1.checkpoint"):
-        found, expected = load_file(directory / name), load_file(alone / name)
-        assert found.keys() == expected.keys()
-        for tensor in expected:
-            torch.testing.assert_close(found[tensor], expected[tensor], rtol=1e-3, atol=1e-4)
+    found, expected = (load_file(run / "stage1.safetensors") for run in (directory, alone))
+    assert found.keys() == expected.keys()
+    for tensor in expected:
+        torch.testing.assert_close(found[tensor], expected[tensor], rtol=1e-3, atol=1e-4)
     for here, there in zip(_epochs(directory), _epochs(alone), strict=True):
         assert here == pytest.approx(there, rel=1e-3)
 

@@ -8,7 +8,9 @@ from functools import partial
 from wholedoc.benchmark.workload import Material
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.decoding.descent import Descent, System, translate_documents
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.document import DocumentTranslation
+from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.model.language import SentenceVectors
 from wholedoc.store.learn_shortlist import learn_shortlist
 
@@ -20,7 +22,7 @@ class Decoding:
     """A way to translate, and the cost of each of its rounds."""
 
     name: str
-    run: Callable[[], list[Descent]]
+    run: Callable[[], list[DocumentTranslation]]
     seconds: list[float] = field(default_factory=list)
     words: int = 0
     sentences: int = 0
@@ -28,17 +30,17 @@ class Decoding:
     def round(self) -> None:
         """Translate everything once."""
         start = time.process_time()
-        walks = self.run()
+        documents = self.run()
         self.seconds.append(time.process_time() - start)
-        best = [hypotheses[0] for walk in walks for hypotheses in walk.passes[-1]]
+        best = [hypotheses[0] for document in documents for hypotheses in document.passes[-1]]
         self.words, self.sentences = sum(len(b.tokens) + 1 for b in best), len(best)
 
 
 def searches(material: Material, sentences: int) -> list[Decoding]:
     """Ways to search with the sentence model."""
     model = material.model(material.config.model.without_context(), material.config.stage1).eval()
-    system = System(model, model)
-    compact = System(model, model, int8=True)
+    system = TranslationSystem(model, model)
+    compact = TranslationSystem(model, model, int8=True)
     fast = replace(compact, shortlist=learn_shortlist(material.corpus, material.sizes, 20, 200))
     source = source_of(material.corpus, sentences)
     config = search_config(material)
@@ -60,7 +62,7 @@ def documents(material: Material, sentences: int) -> dict[int, Decoding]:
     config = replace(material.config.model, context="none", memory="both", fusion="context")
     base = material.model(config.without_context(), material.config.stage1).eval()
     model = material.model(config, material.config.stage2).eval()
-    system = System(model, base, SentenceVectors(material.sizes[0], config))
+    system = TranslationSystem(model, base, SentenceVectors(material.sizes[0], config))
     source = source_of(material.corpus, sentences)
     search = replace(search_config(material), beam=1, passes=1)
     return {

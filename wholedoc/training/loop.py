@@ -7,10 +7,9 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -25,13 +24,16 @@ from wholedoc.store.checkpoint import (
     Position,
     load_checkpoint,
     load_weights,
+    read_position,
     save_checkpoint,
+    save_finished,
     save_weights,
 )
+from wholedoc.store.run import StageFiles
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog
-from wholedoc.training.objective import Loss
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
+from wholedoc.training.samples import DevSample
 
 _UPDATES_PER_LOG_LINE = 50
 
@@ -41,14 +43,19 @@ class Task(ABC):
 
     name: str
     model: nn.Module
+    sample: Callable[[], DevSample] | None = None
+    """Translates some dev sentences, where there is something to translate."""
 
     @abstractmethod
     def updates(self, epoch: int) -> Sequence[Any]:
         """The work of each update of an epoch; the same for the same epoch, always."""
 
     @abstractmethod
-    def losses(self, update: Any, world: World) -> Iterator[Loss]:
-        """This process's share of an update, one minibatch after the other."""
+    def backward(self, update: Any, world: World) -> tuple[float, int]:
+        """Forward and backward pass of this process's share of an update.
+
+        Adds to the gradients of the model; returns −Σ log P of the words, and their number.
+        """
 
     @abstractmethod
     def dev_perplexity(self, world: World) -> float:
@@ -56,24 +63,9 @@ class Task(ABC):
 
 
 def add_gradients(task: Task, update: Any, world: World, config: StageConfig) -> tuple[float, int]:
-    """Go there and back for this process's share of an update; its −Σ log P, and its words."""
-    nats, words = 0.0, 0
+    """What :meth:`Task.backward` does, in the precision that the stage asks for."""
     with mixed_precision(config.precision == "mixed"):
-        for loss in task.losses(update, world):
-            loss.smoothed.backward()  # type: ignore[no-untyped-call]
-            nats, words = nats + loss.nats, words + loss.words
-            del loss  # and all that it was computed from, before the next one is
-    return nats, words
-
-
-@dataclass(frozen=True)
-class StageFiles:
-    """Where a stage keeps its state."""
-
-    best: Path
-    """Weights of the lowest dev perplexity."""
-    checkpoint: Path
-    """Everything needed to go on."""
+        return task.backward(update, world)
 
 
 @contextmanager
@@ -87,7 +79,12 @@ def tiny_numbers_as_zero() -> Iterator[None]:
 
 
 class Stopped(Exception):  # noqa: N818 (a request, not an error)
-    """Training was asked to stop; everything is saved."""
+    """Training was asked to stop by a signal; everything is saved."""
+
+    def __init__(self, signal_number: int = signal.SIGTERM) -> None:
+        super().__init__(signal_number)
+        self.exit_code = 128 + signal_number
+        """That of a program that a signal ended, by convention."""
 
 
 def train_stage(
@@ -95,8 +92,8 @@ def train_stage(
 ) -> Position:
     """Train a stage to its end, from its checkpoint if there is one; leaves the best weights."""
     optimiser = make_optimiser(config, task.model.parameters())
-    position = Position()
-    if files.checkpoint.exists():
+    position = read_position(files.checkpoint) if files.checkpoint.exists() else Position()
+    if files.checkpoint.exists() and not position.finished:
         position = load_checkpoint(files.checkpoint, task.model, optimiser)
     if position.finished:
         if world.leads:
@@ -124,21 +121,27 @@ def train_stage(
 class _StopFlag:
     """Set by a signal, looked at between updates."""
 
-    wanted: bool = False
+    signal_number: int = 0
+    """Which one came; 0 if none did."""
 
 
 @contextmanager
 def _graceful_stop() -> Iterator[_StopFlag]:
-    """Turn the first SIGINT or SIGTERM into a flag; the second one acts as usual."""
+    """Turn the first signal that asks to stop into a flag; the second one acts as usual.
+
+    One that is ignored, as SIGHUP is under nohup, stays so.
+    """
     flag = _StopFlag()
     if threading.current_thread() is not threading.main_thread():
         yield flag  # signals reach the main thread only
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    before = {number: old for number, old in handlers.items() if old is not signal.SIG_IGN}
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        flag.wanted = True
+        flag.signal_number = number
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
@@ -241,6 +244,7 @@ class _Loop:
                 f"{self.task.name}, epoch {position.epoch}/{self.config.epochs}: perplexity "
                 f"{train_perplexity:.2f} train, {perplexity:.2f} dev{' (best)' if better else ''}"
             )
+            self._show_sample()
         waited = position.epoch - position.best_epoch
         tired = 0 < self.config.patience <= waited
         position.finished = tired or position.epoch == self.config.epochs
@@ -248,20 +252,31 @@ class _Loop:
         position.done, position.nats, position.words = 0, 0.0, 0
         self._checkpoint()
 
+    def _show_sample(self) -> None:
+        """Say and log how some dev sentences are translated now."""
+        if self.task.sample is None:
+            return
+        sample = self.task.sample()
+        self._log("sample", **asdict(sample))
+        say(
+            f"  BLEU {sample.bleu:.1f} on {sample.sentences} dev sentences, greedily; such as "
+            f"{sample.source!r} → {sample.translation!r} (reference {sample.reference!r})"
+        )
+
     def _keep(self) -> None:
         """Between updates: a checkpoint when it is time, or the end when asked to stop."""
-        wanted = (
-            self.world.sum([self.stop.wanted])[0] > 0 if self.world.size > 1 else self.stop.wanted
-        )
+        wanted = self.world.sum([self.stop.signal_number])[0] > 0
         late = time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
         if wanted or (late and self.config.checkpoint_minutes > 0):
             self._count_time()
             self._checkpoint()
         if wanted:
-            raise Stopped
+            raise Stopped(self.stop.signal_number or signal.SIGTERM)
 
     def _checkpoint(self) -> None:
-        if self.world.leads:
+        if self.world.leads and self.position.finished:
+            save_finished(self.files.checkpoint, self.position)
+        elif self.world.leads:
             save_checkpoint(self.files.checkpoint, self.task.model, self.optimiser, self.position)
         self._saved = time.monotonic()
 
@@ -270,7 +285,7 @@ class _Loop:
         self.position.seconds += now - self._clock
         self._clock = now
 
-    def _log(self, event: str, **values: float) -> None:
+    def _log(self, event: str, **values: float | str) -> None:
         if not self.world.leads:
             return
         position = self.position

@@ -17,8 +17,7 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import read_position
-from wholedoc.store.rows import digest_files
-from wholedoc.store.run import Run
+from wholedoc.store.run import Run, digest_files
 from wholedoc.training.log import RunLog, read_log
 
 _VERSIONS = ("wholedoc", "torch")

@@ -19,19 +19,29 @@ from torch import Tensor, nn
 
 from wholedoc.config import Config
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.decoding.likelihood import generated_states, given_states
+from wholedoc.corpus.vocabulary import Vocabulary
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.scoring import generated_states, given_states
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_known_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
-from wholedoc.store.rows import Rows, cached_rows, digest_files, rows_file
-from wholedoc.store.run import Run, choose_device, language_stage
-from wholedoc.training.data import open_corpus, prepare_data, sentence_set
+from wholedoc.store.model import choose_device, load_sentence_vectors
+from wholedoc.store.run import (
+    Rows,
+    Run,
+    cached_rows,
+    digest_files,
+    language_stage,
+    rows_file,
+)
+from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import World, join_world
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
 from wholedoc.training.reuse import adopt_file, adopt_stage
+from wholedoc.training.samples import Sampler
 from wholedoc.training.tasks import (
     DocumentSet,
     DocumentTask,
@@ -51,6 +61,7 @@ def train(config: Config, directory: Path) -> Run:
     run = Run(directory)
     with ExitStack() as stack:
         if world.leads:
+            check_data(config, run)
             stack.enter_context(run.lock())
             run.prepare(config)
             prepare_data(config, run)
@@ -100,7 +111,8 @@ class _Training:
             self.config.model.without_context(), len(src), len(trg), stage.config.dropout
         )
         initialise(model, self.config.seed)
-        self._train(translation_task(stage, model.to(self.device), sets))
+        task = translation_task(stage, model.to(self.device), sets, self._sampler(src, trg))
+        self._train(task)
         return model
 
     def _learn_lexicon(self, model: TranslationModel) -> None:
@@ -148,11 +160,18 @@ class _Training:
                 nn.init.zeros_(matrix.weight)
         if model.source_memory is not None and train.vectors is not None:
             model.source_memory.standardise(_moments(train.vectors))
-        self._train(DocumentTask(model.to(self.device), train, dev, config.stage2, config.seed))
+        model.to(self.device)
+        sampler = self._sampler(src, trg)
+        self._train(DocumentTask(model, train, dev, config.stage2, config.seed, sampler))
+
+    def _sampler(self, src: Vocabulary, trg: Vocabulary) -> Sampler | None:
+        """What translates dev sentences after each epoch, where that is asked for."""
+        return Sampler(src, trg, self.config.samples) if self.config.samples else None
 
     def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
         """The sentence vectors of a corpus, by the language models of stage 0."""
-        vectors = self.run.load_sentence_vectors().to(self.device)
+        src, _ = self.run.load_vocabularies()
+        vectors = load_sentence_vectors(self.run, self.config, len(src)).to(self.device)
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
 
         def parts() -> Iterator[Tensor]:
@@ -188,8 +207,9 @@ class _Training:
 
 def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
     """Last decoder states of greedy translations, in the order of the corpus."""
+    predictor = Predictor(model)
     for part in _parts(corpus):
-        yield generated_states(model, [corpus.src(t).tolist() for t in part])
+        yield generated_states(predictor, [corpus.src(t).tolist() for t in part])
 
 
 def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:

@@ -1,14 +1,16 @@
 """What each stage trains: sentences by themselves, or documents."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import final
+from typing import Any, TypeVar, final
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from wholedoc.config import DocumentStageConfig, StageConfig
 from wholedoc.corpus.batches import (
@@ -20,15 +22,17 @@ from wholedoc.corpus.batches import (
 )
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import EOS
+from wholedoc.model.encoder import Encoder, Encoding
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.rows import Rows
+from wholedoc.store.run import Rows
 from wholedoc.training.distribution import World
 from wholedoc.training.loop import Task
 from wholedoc.training.objective import Loss, sentence_loss, translation_loss, word_loss
-from wholedoc.training.seam import Seam, encode_twice
+from wholedoc.training.samples import DevSample, Sampler
 
+Detached = TypeVar("Detached", Encoding, Readings)
 BatchLoss = Callable[[EncodedCorpus, Indices, float], Loss]
 
 
@@ -56,11 +60,19 @@ class SentenceTask(Task):
     ``loss`` gives the loss of some sentences of a corpus, with a label smoothing.
     """
 
-    def __init__(self, stage: Stage, model: nn.Module, loss: BatchLoss, sets: Sets) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        model: nn.Module,
+        loss: BatchLoss,
+        sets: Sets,
+        sample: Callable[[], DevSample] | None = None,
+    ) -> None:
         self.name = stage.name
         self.model = model
         self.loss = loss
         self.sets = sets
+        self.sample = sample
         self.label_smoothing = stage.config.label_smoothing
         tokens = stage.config.batch_tokens
         self.batches = SentenceBatches(sets.train, tokens, stage.seed)
@@ -70,28 +82,38 @@ class SentenceTask(Task):
         """One batch of sentences per update."""
         return self.batches.epoch(epoch)
 
-    def losses(self, update: Indices, world: World) -> Iterator[Loss]:
+    def backward(self, update: Indices, world: World) -> tuple[float, int]:
         """The loss of this process's sentences of the batch."""
         sentences = world.share(update)
-        if len(sentences):
-            yield self.loss(self.sets.train, sentences, self.label_smoothing)
+        if not len(sentences):
+            return 0.0, 0
+        loss = self.loss(self.sets.train, sentences, self.label_smoothing)
+        loss.smoothed.backward()  # type: ignore[no-untyped-call]
+        return loss.nats, loss.words
 
     @torch.inference_mode()
     def dev_perplexity(self, world: World) -> float:
         """Over all sentences of the dev set."""
         self.model.eval()
-        batches = world.share(self.dev_batches)
-        return _perplexity((self.loss(self.sets.dev, batch, 0.0) for batch in batches), world)
+        losses = (self.loss(self.sets.dev, part, 0.0) for part in world.share(self.dev_batches))
+        return _perplexity(((loss.nats, loss.words) for loss in losses), world)
 
 
-def translation_task(stage: Stage, model: TranslationModel, sets: Sets) -> SentenceTask:
+def translation_task(
+    stage: Stage, model: TranslationModel, sets: Sets, sampler: Sampler | None = None
+) -> SentenceTask:
     """Stage 1: translate sentences by themselves."""
     device = next(model.parameters()).device
 
     def loss(corpus: EncodedCorpus, sentences: Indices, smoothing: float) -> Loss:
         return sentence_loss(model, make_batch(corpus, sentences).to(device), smoothing)
 
-    return SentenceTask(stage, model, loss, sets)
+    sample = None
+    if sampler is not None:
+        step = max(1, len(sets.dev) // sampler.count)
+        some = range(0, len(sets.dev), step)[: sampler.count]
+        sample = partial(sampler.sample, model, sets.dev, some)
+    return SentenceTask(stage, model, loss, sets, sample)
 
 
 def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets) -> SentenceTask:
@@ -135,8 +157,10 @@ class DocumentTask(Task):
         dev: DocumentSet,
         config: DocumentStageConfig,
         seed: int,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model: TranslationModel = model
+        self.sample = None if sampler is None else partial(self._sample, sampler)
         self.train = train
         self.dev = dev
         self.config = config
@@ -148,17 +172,14 @@ class DocumentTask(Task):
         """One document per update, or several up to a number of tokens."""
         return self.batches.epoch(epoch)
 
-    def losses(self, update: tuple[range, ...], world: World) -> Iterator[Loss]:
-        """The losses of this process's documents of the update."""
-        documents = world.share(update)
-        if documents:
-            yield from document_losses(
-                self.model,
-                self.train,
-                documents,
-                self.config.batch_tokens,
-                self.config.label_smoothing,
-            )
+    def backward(self, update: tuple[range, ...], world: World) -> tuple[float, int]:
+        """The loss of this process's documents of the update."""
+        documents, config = world.share(update), self.config
+        if not documents:
+            return 0.0, 0
+        return document_loss(
+            self.model, self.train, documents, config.batch_tokens, config.label_smoothing
+        )
 
     @torch.inference_mode()
     def dev_perplexity(self, world: World) -> float:
@@ -166,28 +187,38 @@ class DocumentTask(Task):
         self.model.eval()
         tokens = self.config.batch_tokens
         groups = world.share(self.dev_batches)
-        return _perplexity(
-            (
-                loss
-                for group in groups
-                for loss in document_losses(self.model, self.dev, group, tokens)
-            ),
-            world,
-        )
+        totals = (document_loss(self.model, self.dev, group, tokens) for group in groups)
+        return _perplexity(totals, world)
+
+    @torch.inference_mode()
+    def _sample(self, sampler: Sampler) -> DevSample:
+        """Translate the first dev sentences, given the memories that the dev perplexity is of."""
+        corpus = self.dev.corpus
+        sentences = range(min(sampler.count, len(corpus)))
+        ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
+        documents = [document for document in ranges if document and document[0] in sentences]
+        device = next(self.model.parameters()).device
+        batch = make_batch(corpus, sentences).to(device)
+        self.model.eval()
+        summaries = self.model.encoder(batch.src, batch.src_lengths).summary
+        readings = _read(self.model, self.dev, documents, summaries)
+        rows = torch.arange(len(sentences), device=device)
+        return sampler.sample(self.model, corpus, sentences, gather_readings(readings, rows))
 
 
-def document_losses(
+def document_loss(
     model: TranslationModel,
     data: DocumentSet,
     documents: Sequence[range],
     batch_tokens: int,
     label_smoothing: float = 0.0,
-) -> Iterator[Loss]:
-    """−Σ_t log P(y_t | x_t, y_-t, x_-t) over the sentences of some documents, batch by batch.
+) -> tuple[float, int]:
+    """−Σ_t log P(y_t | x_t, y_-t, x_-t) over the sentences of some documents, and their words.
 
+    Where gradients are enabled, the backward pass is made too: that of the decoder batch by batch,
+    so that only one batch's decoder is ever in memory, then that of the encoder and the memories.
     Sentences of like length are computed together, whatever document they are in; a document RNN
-    and a reading belong to one document. If there is a way back, each loss is to be taken there
-    before the next one is asked for, so that only one batch's decoder is ever in memory.
+    and a reading belong to one document.
     """
     corpus = data.corpus
     device = next(model.parameters()).device
@@ -195,21 +226,24 @@ def document_losses(
     lengths = corpus.src_lengths[sentences], corpus.trg_lengths[sentences]
     parts = token_batches(*lengths, batch_tokens)
     batches = [make_batch(corpus, [sentences[i] for i in part]).to(device) for part in parts]
-    encode = model.encoder if len(parts) == 1 else partial(encode_twice, model.encoder)
+    encode = model.encoder if len(parts) == 1 else partial(encode_with_recomputation, model.encoder)
     encodings = [encode(batch.src, batch.src_lengths) for batch in batches]
     order = torch.cat([torch.from_numpy(part) for part in parts]).argsort().to(device)
     summaries = torch.cat([encoding.summary for encoding in encodings])[order]
     readings = _read(model, data, documents, summaries)
-    seam = Seam()
+    split = SplitBackward()
+    nats, words = 0.0, 0
     for part, batch, encoding in zip(parts, batches, encodings, strict=True):
         read = gather_readings(readings, torch.from_numpy(part).to(device))
-        yield translation_loss(
-            model,
-            model.decoder(seam.cut(encoding), batch.trg_in, seam.cut(read)),
-            batch,
-            label_smoothing,
-        )
-    seam.backward()
+        decoded = model.decoder(split.detach(encoding), batch.trg_in, split.detach(read))
+        loss = translation_loss(model, decoded, batch, label_smoothing)
+        del decoded
+        nats, words = nats + loss.nats, words + loss.words
+        if torch.is_grad_enabled():
+            loss.smoothed.backward()  # type: ignore[no-untyped-call]
+        del loss  # and all that it was computed from, before the next one is
+    split.backward()
+    return nats, words
 
 
 def _read(
@@ -218,38 +252,87 @@ def _read(
     documents: Sequence[range],
     summaries: Float[Tensor, "sent states"],
 ) -> list[Readings]:
-    """What the sentences of each document read."""
-    sizes = [len(document) for document in documents]
-    all_cells: Sequence[Tensor | None] = [None] * len(documents)
-    if model.source_memory is not None:
-        vectors = torch.cat([_rows(data.vectors, d, summaries.device) for d in documents])
-        all_cells = torch.split(model.source_memory(vectors, sizes), sizes)
-    readings = []
-    for document, summary, cells in zip(
-        documents, torch.split(summaries, sizes), all_cells, strict=True
-    ):
-        last_states = (
-            _rows(data.last_states, document, summaries.device)
-            if model.reads_translations
-            else None
-        )
-        own = torch.arange(len(document), device=summaries.device)
-        words = [data.corpus.src(t).tolist() for t in document]
-        readings.append(model.read(summary, own, cells, last_states, words))
+    """What the sentences of each document read; ``summaries`` may end inside the last one."""
+    if model.reads_translations and data.last_states is None:
+        raise ValueError("a target memory is read whose cells are not given")
+    contexts = model.contexts(
+        [[data.corpus.src(t).tolist() for t in document] for document in documents],
+        _rows(data.vectors, documents, summaries.device),
+        _rows(data.last_states, documents, summaries.device),
+    )
+    readings, begin = [], 0
+    for context in contexts:
+        part = summaries[begin : begin + len(context.sentences)]
+        places = torch.arange(len(part), device=part.device)
+        states = None if context.last_states is None else context.last_states[places]
+        readings.append(model.read(context, places, part, states))
+        begin += len(part)
     return readings
 
 
-def _rows(rows: Rows | None, document: range, device: torch.device) -> Tensor:
-    """The vectors of a document's sentences."""
+def _rows(rows: Rows | None, documents: Sequence[range], device: torch.device) -> Tensor | None:
+    """The vectors of the sentences of some documents, in a row."""
     if rows is None:
-        raise ValueError("a memory is read whose cells are not given")
-    return torch.from_numpy(rows[document.start : document.stop].copy()).to(device)
+        return None
+    chosen = [rows[document.start : document.stop] for document in documents]
+    return torch.from_numpy(np.concatenate(chosen)).to(device)
 
 
-def _perplexity(losses: Iterable[Loss], world: World) -> float:
+class SplitBackward:
+    """A backward pass in two parts, so that what comes last in the forward pass goes first.
+
+    The last part of the model sees detached copies, which gather its gradients;
+    :meth:`backward` goes on from the originals. Where no gradients are recorded, nothing is
+    detached.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+
+    def detach(self, given: Detached) -> Detached:
+        """The same, with copies in the place of all tensors that have a gradient."""
+        return replace(
+            given, **{field.name: self._copy(getattr(given, field.name)) for field in fields(given)}
+        )
+
+    def _copy(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self._copy, value))
+        if not isinstance(value, Tensor) or not value.requires_grad or not torch.is_grad_enabled():
+            return value
+        copy = value.detach().requires_grad_()
+        self._pairs.append((value, copy))
+        return copy
+
+    def backward(self) -> None:
+        """The first part of the model, when the last part's backward passes are made."""
+        reached = [(value, copy.grad) for value, copy in self._pairs if copy.grad is not None]
+        if reached:
+            values, gradients = zip(*reached, strict=True)
+            torch.autograd.backward(values, gradients)
+
+
+def encode_with_recomputation(
+    encoder: Encoder, src: Int[Tensor, "sent src_word"], lengths: Int[Tensor, " sent"]
+) -> Encoding:
+    """Encode, keeping only the states: the backward pass runs the encoder once more."""
+    if not torch.is_grad_enabled():
+        encoding: Encoding = encoder(src, lengths)
+        return encoding
+
+    def run(_: Tensor) -> tuple[Any, ...]:
+        encoding = encoder(src, lengths)
+        return tuple(getattr(encoding, field.name) for field in fields(encoding))
+
+    # What comes out has a gradient only if something that goes in has one.
+    anything = torch.empty(0, device=src.device, requires_grad=True)
+    return Encoding(*checkpoint(run, anything, use_reentrant=True))
+
+
+def _perplexity(totals: Iterable[tuple[float, int]], world: World) -> float:
     """exp of the mean −log P of a word, over all processes."""
     nats, words = 0.0, 0
-    for loss in losses:
-        nats, words = nats + loss.nats, words + loss.words
+    for part_nats, part_words in totals:
+        nats, words = nats + part_nats, words + part_words
     total, count = world.sum([nats, words])
     return math.exp(min(total / count, 700))
