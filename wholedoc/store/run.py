@@ -22,9 +22,10 @@ import hashlib
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from wholedoc.errors import UserError
 from wholedoc.files import name_file, write_atomically
 from wholedoc.kernels.matrices import products_kind
 from wholedoc.kernels.native import loops_kind
+from wholedoc.progress import say
 
 Rows = npt.NDArray[np.float32]
 """One vector per sentence of a corpus, memory-mapped."""
@@ -74,6 +76,7 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.config_file = directory / "config.toml"
+        self.versions_file = directory / "versions.json"
         self.lexicon_file = directory / "lexicon.tsv"
         self.shortlist_file = directory / "shortlist.safetensors"
         self.export_file = directory / "export.json"
@@ -105,13 +108,16 @@ class Run:
         """
         if self.config_file.exists():
             old = load_config(self.config_file)
-            if old == config:
-                return
             if self.has_begun():
                 _compare(old, config, self.config_file)
-            else:
+                self._compare_versions(config)
+            if old == config:
+                return
+            if not self.has_begun():
                 self.forget_data()
-        self._write_versions(config)
+        if not self.has_begun():
+            versions = json.dumps(current_versions(config), indent=2)
+            write_atomically(self.versions_file, versions + "\n")
         write_atomically(self.config_file, format_toml(config.to_dict()))
 
     def has_begun(self) -> bool:
@@ -126,19 +132,18 @@ class Run:
         if (self.directory / "data").exists():
             shutil.rmtree(self.directory / "data")
 
-    def _write_versions(self, config: Config) -> None:
-        versions = {
-            "wholedoc": wholedoc.__version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "threads": torch.get_num_threads(),
-            "loops": loops_kind(),
-            "products": products_kind(mixed=config.stage1.precision == "mixed"),
-            "seed": config.seed,
-        }
-        write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")
+    def load_versions(self) -> dict[str, Any]:
+        """What the run was begun with; nothing where that cannot be read."""
+        try:
+            return dict(json.loads(self.versions_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _compare_versions(self, config: Config) -> None:
+        """Say so where a run goes on with other versions, or on another machine."""
+        differences = compare_versions(self.load_versions(), current_versions(config))
+        if differences:
+            say(f"{self.directory} was begun with {differences}: results may differ by rounding")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -214,6 +219,42 @@ class Run:
                 fix="remove it and run `wholedoc train` again",
             )
         return corpus
+
+
+def current_versions(config: Config) -> dict[str, Any]:
+    """What weights depend on beside settings and data, and what else is good to know."""
+    return {
+        "wholedoc": wholedoc.__version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "sentencepiece": version("sentencepiece"),
+        "machine": platform.machine(),
+        "kernels": describe_kernels(mixed=False),
+        "kernels, mixed precision": describe_kernels(mixed=True),
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "seed": config.seed,
+    }
+
+
+def describe_kernels(*, mixed: bool) -> str:
+    """What computes the products and recurrences of training here."""
+    return f"{loops_kind()}, products {products_kind(mixed=mixed)}"
+
+
+_DECISIVE = ("wholedoc", "torch", "numpy", "sentencepiece", "machine", "kernels")
+
+
+def compare_versions(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, mixed: bool = False
+) -> str:
+    """Where weights made with one may differ from weights made with the other; empty where not."""
+    keys = (*_DECISIVE, "kernels, mixed precision") if mixed else _DECISIVE
+    return "; ".join(
+        f"{key} {before.get(key, 'unknown')}, now {now.get(key, 'unknown')}"
+        for key in keys
+        if before.get(key) != now.get(key)
+    )
 
 
 def language_stage(direction: str) -> str:

@@ -18,8 +18,7 @@ from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
-from wholedoc.kernels.matrices import mixed_precision, products_kind
-from wholedoc.kernels.native import loops_kind
+from wholedoc.kernels.matrices import mixed_precision
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.store.checkpoint import (
     Position,
@@ -30,7 +29,7 @@ from wholedoc.store.checkpoint import (
     save_finished,
     save_weights,
 )
-from wholedoc.store.run import StageFiles
+from wholedoc.store.run import StageFiles, describe_kernels
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
@@ -108,8 +107,7 @@ def train_stage(
                 task.name,
                 updates=position.updates,
                 processes=world.size,
-                loops=loops_kind(),
-                products=products_kind(mixed=config.precision == "mixed"),
+                kernels=describe_kernels(mixed=config.precision == "mixed"),
             )
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()

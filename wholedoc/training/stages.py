@@ -40,7 +40,7 @@ from wholedoc.training.data import check_data, open_corpus, prepare_data, senten
 from wholedoc.training.distribution import World, join_world
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
-from wholedoc.training.reuse import adopt_file, adopt_stage
+from wholedoc.training.reuse import Reuse
 from wholedoc.training.samples import Sampler
 from wholedoc.training.tasks import (
     DocumentSet,
@@ -67,7 +67,7 @@ def train(config: Config, directory: Path) -> Run:
             prepare_data(config, run)
         world.wait()
         stack.enter_context(tiny_numbers_as_zero())
-        _Training(config, run, device, world).run_stages()
+        _Training(config, run, device, world, Reuse(config, run)).run_stages()
         world.wait()
     return run
 
@@ -80,6 +80,7 @@ class _Training:
     run: Run
     device: torch.device
     world: World
+    reuse: Reuse
 
     def run_stages(self) -> None:
         """All stages that the configuration needs."""
@@ -99,7 +100,7 @@ class _Training:
         stage = self.config.stage(task.name)
         files = self.run.stage(task.name)
         if self.world.leads:
-            adopt_stage(self.config, self.run, task.name, log)
+            self.reuse.stage(task.name, log)
         self.world.wait()
         train_stage(task, stage, self.config.seed, files, log, self.world)
 
@@ -197,7 +198,7 @@ class _Training:
         directory = self.run.directory / "data"
         if self.world.leads:
             file = rows_file(directory, name, digest)
-            adopt_file(self.config, self.run, file)
+            self.reuse.file(file)
             if not file.exists():
                 say(f"preparing {name}")
             cached_rows(directory, name, digest, width, parts)
