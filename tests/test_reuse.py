@@ -22,10 +22,10 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The stages that are trained, not reused, in order."""
     names: list[str] = []
 
-    def spy(task, config, seed, files, log, world):  # type: ignore[no-untyped-def]
+    def spy(task, config, seed, files, log, group):  # type: ignore[no-untyped-def]
         if not files.checkpoint.exists():
             names.append(task.name)
-        return train_stage(task, config, seed, files, log, world)
+        return train_stage(task, config, seed, files, log, group)
 
     monkeypatch.setattr("wholedoc.training.stages.train_stage", spy)
     return names

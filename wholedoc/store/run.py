@@ -3,7 +3,7 @@
 ``config.toml``            the resolved configuration
 ``versions.json``          what it was trained with
 ``src.vocabulary``, ``trg.vocabulary``
-``data/train``, ``data/dev``  the corpora as numbers, memory-mapped
+``data/train``, ``data/dev``  the corpora as token ids, memory-mapped
 ``data/stage1``            the same of what stage 1 is trained on, if that is more
 ``stage1.safetensors``     the best weights of a stage
 ``stage1.checkpoint``      the state of a stage under way
@@ -86,7 +86,7 @@ class Run:
         return self.directory / "src.vocabulary", self.directory / "trg.vocabulary"
 
     def data(self, name: str) -> Path:
-        """Where a corpus lies as numbers."""
+        """Where an encoded corpus lies."""
         return self.directory / "data" / name
 
     def stage(self, name: str) -> StageFiles:
@@ -126,7 +126,7 @@ class Run:
         return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
 
     def forget_data(self) -> None:
-        """Remove vocabularies and numbered corpora."""
+        """Remove vocabularies and encoded corpora."""
         for file in self.vocabulary_files():
             file.unlink(missing_ok=True)
         if (self.directory / "data").exists():
@@ -141,7 +141,8 @@ class Run:
 
     def _compare_versions(self, config: Config) -> None:
         """Say so where a run goes on with other versions, or on another machine."""
-        differences = compare_versions(self.load_versions(), current_versions(config))
+        now = current_versions(config)
+        differences = compare_versions({**now, **self.load_versions()}, now)
         if differences:
             say(f"{self.directory} was begun with {differences}: results may differ by rounding")
 
@@ -210,7 +211,7 @@ class Run:
         return load_vocabulary(src), load_vocabulary(trg)
 
     def load_corpus(self, name: str) -> EncodedCorpus:
-        """A corpus as numbers."""
+        """An encoded corpus."""
         corpus = EncodedCorpus.open(self.data(name))
         if corpus is None:
             raise UserError(
