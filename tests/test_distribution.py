@@ -13,7 +13,7 @@ from toy import toy_config, write_toy
 
 from wholedoc.corpus.batches import SentenceBatches
 from wholedoc.store.run import Run
-from wholedoc.training.distribution import World, is_leader, join_world
+from wholedoc.training.distribution import ProcessGroup, is_leader, join_process_group
 from wholedoc.training.log import read_log
 from wholedoc.training.stages import train
 
@@ -92,24 +92,24 @@ def test_only_one_process_writes_and_speaks(
 
 def test_work_is_dealt_out_without_rest() -> None:
     items = list(range(11))
-    shares = [World(rank, 3).share(items) for rank in range(3)]
+    shares = [ProcessGroup(rank, 3).share(items) for rank in range(3)]
     assert sorted(item for share in shares for item in share) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert World().share(items) == items
-    assert World(2, 3).share([1]) == []
+    assert ProcessGroup().share(items) == items
+    assert ProcessGroup(2, 3).share([1]) == []
 
 
 def test_alone_nothing_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WORLD_SIZE", "RANK"):
         monkeypatch.delenv(name, raising=False)
-    world = join_world(torch.device("cpu"))
-    assert (world, world.leads, is_leader()) == (World(0, 1), True, True)
+    group = join_process_group(torch.device("cpu"))
+    assert (group, group.leads, is_leader()) == (ProcessGroup(0, 1), True, True)
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.tensor([1.0, 2.0])
-    world.sum_gradients([parameter])
-    world.wait()
+    group.sum_gradients([parameter])
+    group.barrier()
     assert parameter.grad.tolist() == [1.0, 2.0]
-    assert world.sum([1, 2.5]) == [1, 2.5]
+    assert group.sum([1, 2.5]) == [1, 2.5]
 
 
 def test_the_leader_is_known_before_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:

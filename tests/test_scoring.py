@@ -43,9 +43,8 @@ from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
 from wholedoc.training.log import read_log
-from wholedoc.training.objective import sentence_loss
+from wholedoc.training.objective import DocumentSet, document_loss, sentence_loss
 from wholedoc.training.stages import train
-from wholedoc.training.tasks import DocumentSet, document_loss
 
 TARGETS = [
     [[4, 5], [6], [7, 8, 4, 4, 5], []],

@@ -164,7 +164,7 @@ def asked_for(config: Config, directory: Path, monkeypatch: pytest.MonkeyPatch) 
     """All stages of a configuration, none of which is trained."""
     asked: dict[str, Asked] = {}
 
-    def note(task, config, seed, files, log, world):  # type: ignore[no-untyped-def]
+    def note(task, config, seed, files, log, group):  # type: ignore[no-untyped-def]
         asked[task.name] = Asked(task, config, seed)
         save_weights(files.best, task.model)
 

@@ -19,14 +19,8 @@ from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.training.tasks import (
-    DocumentSet,
-    Sets,
-    Stage,
-    document_loss,
-    encode_with_recomputation,
-    language_task,
-)
+from wholedoc.training.objective import DocumentSet, document_loss, encode_with_recomputation
+from wholedoc.training.tasks import Sets, Stage, language_task
 
 SIZES = (20, 22)
 CONFIG = ModelConfig(hidden=3, embedding=4, alignment=2)

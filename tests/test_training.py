@@ -27,7 +27,7 @@ from wholedoc.store.checkpoint import Position, load_weights, read_position
 from wholedoc.store.run import Run, StageFiles
 from wholedoc.training import loop
 from wholedoc.training.data import prepare_data
-from wholedoc.training.distribution import World
+from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
     Task,
@@ -182,12 +182,12 @@ class ScriptedTask(Task):
     def updates(self, epoch: int) -> Sequence[int]:
         return [epoch, -epoch]
 
-    def backward(self, update: int, world: World) -> tuple[float, int]:  # noqa: ARG002
+    def backward(self, update: int, group: ProcessGroup) -> tuple[float, int]:  # noqa: ARG002
         loss = self.model(torch.tensor([1.0, float(update)])).square().sum()
         loss.backward()
         return loss.item(), 1
 
-    def dev_perplexity(self, world: World) -> float:  # noqa: ARG002
+    def dev_perplexity(self, group: ProcessGroup) -> float:  # noqa: ARG002
         self.weights.append(next(self.model.parameters()).detach().clone())
         return self.perplexities[len(self.weights) - 1]
 
@@ -195,7 +195,7 @@ class ScriptedTask(Task):
 def train_scripted(task: Task, directory: Path, config: StageConfig) -> Position:
     directory.mkdir(exist_ok=True)
     files = StageFiles(directory / "best.safetensors", directory / "checkpoint")
-    return train_stage(task, config, 1, files, RunLog(directory), World())
+    return train_stage(task, config, 1, files, RunLog(directory), ProcessGroup())
 
 
 def test_the_best_weights_are_kept(tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.kernels import ExactProduct, describe, use
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
-from wholedoc.training.distribution import World
+from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.loop import Task, add_gradients
+from wholedoc.training.objective import DocumentSet
 from wholedoc.training.optimisation import make_optimiser, take_step
-from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, translation_task
+from wholedoc.training.tasks import DocumentTask, Sets, Stage, translation_task
 
 PEAK_SIZE = 1024
 """Rows and columns of the matrices whose product is the machine's peak."""
@@ -68,7 +69,7 @@ class Contender:
         start = time.process_time()
         self.optimiser.zero_grad()
         with use("torch") if self.plain else nullcontext():
-            add_gradients(self.task, work, World(), self.config)
+            add_gradients(self.task, work, ProcessGroup(), self.config)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch.nn.utils.get_total_norm(gradients).item()
         take_step(self.optimiser, 1e-3)  # any number: it is the time that counts

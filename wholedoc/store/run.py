@@ -3,7 +3,7 @@
 ``config.toml``            the resolved configuration
 ``versions.json``          what it was trained with
 ``src.vocabulary``, ``trg.vocabulary``
-``data/train``, ``data/dev``  the corpora as numbers, memory-mapped
+``data/train``, ``data/dev``  the corpora as token ids, memory-mapped
 ``data/stage1``            the same of what stage 1 is trained on, if that is more
 ``stage1.safetensors``     the best weights of a stage
 ``stage1.checkpoint``      the state of a stage under way
@@ -22,9 +22,10 @@ import hashlib
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
 from wholedoc.errors import UserError
 from wholedoc.files import name_file, write_atomically
 from wholedoc.kernels import describe
+from wholedoc.progress import say
 
 Rows = npt.NDArray[np.float32]
 """One vector per sentence of a corpus, memory-mapped."""
@@ -73,6 +75,7 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.config_file = directory / "config.toml"
+        self.versions_file = directory / "versions.json"
         self.lexicon_file = directory / "lexicon.tsv"
         self.shortlist_file = directory / "shortlist.safetensors"
         self.export_file = directory / "export.json"
@@ -82,7 +85,7 @@ class Run:
         return self.directory / "src.vocabulary", self.directory / "trg.vocabulary"
 
     def data(self, name: str) -> Path:
-        """Where a corpus lies as numbers."""
+        """Where an encoded corpus lies."""
         return self.directory / "data" / name
 
     def stage(self, name: str) -> StageFiles:
@@ -104,13 +107,16 @@ class Run:
         """
         if self.config_file.exists():
             old = load_config(self.config_file)
-            if old == config:
-                return
             if self.has_begun():
                 _compare(old, config, self.config_file)
-            else:
+                self._compare_versions(config)
+            if old == config:
+                return
+            if not self.has_begun():
                 self.forget_data()
-        self._write_versions(config)
+        if not self.has_begun():
+            versions = json.dumps(current_versions(config), indent=2)
+            write_atomically(self.versions_file, versions + "\n")
         write_atomically(self.config_file, format_toml(config.to_dict()))
 
     def has_begun(self) -> bool:
@@ -119,24 +125,25 @@ class Run:
         return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
 
     def forget_data(self) -> None:
-        """Remove vocabularies and numbered corpora."""
+        """Remove vocabularies and encoded corpora."""
         for file in self.vocabulary_files():
             file.unlink(missing_ok=True)
         if (self.directory / "data").exists():
             shutil.rmtree(self.directory / "data")
 
-    def _write_versions(self, config: Config) -> None:
-        versions = {
-            "wholedoc": wholedoc.__version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "threads": torch.get_num_threads(),
-            "kernels": describe(mixed=config.stage1.precision == "mixed"),
-            "seed": config.seed,
-        }
-        write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")
+    def load_versions(self) -> dict[str, Any]:
+        """What the run was begun with; nothing where that cannot be read."""
+        try:
+            return dict(json.loads(self.versions_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _compare_versions(self, config: Config) -> None:
+        """Say so where a run goes on with other versions, or on another machine."""
+        now = current_versions(config)
+        differences = compare_versions({**now, **self.load_versions()}, now)
+        if differences:
+            say(f"{self.directory} was begun with {differences}: results may differ by rounding")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -203,7 +210,7 @@ class Run:
         return load_vocabulary(src), load_vocabulary(trg)
 
     def load_corpus(self, name: str) -> EncodedCorpus:
-        """A corpus as numbers."""
+        """An encoded corpus."""
         corpus = EncodedCorpus.open(self.data(name))
         if corpus is None:
             raise UserError(
@@ -212,6 +219,37 @@ class Run:
                 fix="remove it and run `wholedoc train` again",
             )
         return corpus
+
+
+def current_versions(config: Config) -> dict[str, Any]:
+    """What weights depend on beside settings and data, and what else is good to know."""
+    return {
+        "wholedoc": wholedoc.__version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "sentencepiece": version("sentencepiece"),
+        "machine": platform.machine(),
+        "kernels": describe(mixed=False),
+        "kernels, mixed precision": describe(mixed=True),
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "seed": config.seed,
+    }
+
+
+_DECISIVE = ("wholedoc", "torch", "numpy", "sentencepiece", "machine", "kernels")
+
+
+def compare_versions(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, mixed: bool = False
+) -> str:
+    """Where weights made with one may differ from weights made with the other; empty where not."""
+    keys = (*_DECISIVE, "kernels, mixed precision") if mixed else _DECISIVE
+    return "; ".join(
+        f"{key} {before.get(key, 'unknown')}, now {now.get(key, 'unknown')}"
+        for key in keys
+        if before.get(key) != now.get(key)
+    )
 
 
 def language_stage(direction: str) -> str:

@@ -12,7 +12,7 @@ from wholedoc.errors import UserError
 from wholedoc.files import name_file
 from wholedoc.progress import say
 from wholedoc.store.run import Run
-from wholedoc.training.reuse import adopt_data
+from wholedoc.training.reuse import Reuse
 
 
 def check_data(config: Config, run: Run) -> None:
@@ -26,7 +26,7 @@ def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and encode the corpora, unless an earlier start has done so."""
     digests = {name: _digest(config, sets) for name, sets in _corpora(config).items()}
     _check_unchanged(config, run, digests)
-    adopt_data(config, run, digests)
+    Reuse(config, run).data(digests)
     vocabulary_files = run.vocabulary_files()
     if not all(file.exists() for file in vocabulary_files):
         say("building vocabularies")

@@ -37,14 +37,14 @@ from wholedoc.store.run import (
     rows_file,
 )
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
-from wholedoc.training.distribution import World, join_world
+from wholedoc.training.distribution import ProcessGroup, join_process_group
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
-from wholedoc.training.reuse import adopt_file, adopt_stage
-from wholedoc.training.samples import Sampler
+from wholedoc.training.objective import DocumentSet
+from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
-    DocumentSet,
     DocumentTask,
+    Sampler,
     Sets,
     Stage,
     language_task,
@@ -57,18 +57,18 @@ _SENTENCES_AT_ONCE = 1000
 def train(config: Config, directory: Path) -> Run:
     """Run all stages of a configuration into a run directory, from wherever it stopped."""
     device = choose_device(config)
-    world = join_world(device)
+    group = join_process_group(device)
     run = Run(directory)
     with ExitStack() as stack:
-        if world.leads:
+        if group.leads:
             check_data(config, run)
             stack.enter_context(run.lock())
             run.prepare(config)
             prepare_data(config, run)
-        world.wait()
+        group.barrier()
         stack.enter_context(tiny_numbers_as_zero())
-        _Training(config, run, device, world).run_stages()
-        world.wait()
+        _Training(config, run, device, group, Reuse(config, run)).run_stages()
+        group.barrier()
     return run
 
 
@@ -79,7 +79,8 @@ class _Training:
     config: Config
     run: Run
     device: torch.device
-    world: World
+    group: ProcessGroup
+    reuse: Reuse
 
     def run_stages(self) -> None:
         """All stages that the configuration needs."""
@@ -95,13 +96,13 @@ class _Training:
         self._train_document_model(sets, sentence_model)
 
     def _train(self, task: Task) -> None:
-        log = RunLog(self.run.directory, self.config.tensorboard and self.world.leads)
+        log = RunLog(self.run.directory, self.config.tensorboard and self.group.leads)
         stage = self.config.stage(task.name)
         files = self.run.stage(task.name)
-        if self.world.leads:
-            adopt_stage(self.config, self.run, task.name, log)
-        self.world.wait()
-        train_stage(task, stage, self.config.seed, files, log, self.world)
+        if self.group.leads:
+            self.reuse.stage(task.name, log)
+        self.group.barrier()
+        train_stage(task, stage, self.config.seed, files, log, self.group)
 
     def _train_sentence_model(self, sets: Sets) -> TranslationModel:
         """Stage 1: the model without its memories; gives the best one."""
@@ -117,7 +118,7 @@ class _Training:
 
     def _learn_lexicon(self, model: TranslationModel) -> None:
         run, config = self.run, self.config
-        if not self.world.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
+        if not self.group.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
             return
         corpus = open_corpus(config, "train")
         tokens = config.stage1.batch_tokens
@@ -195,13 +196,13 @@ class _Training:
     def _cached(self, name: str, digest: str, width: int, parts: Iterator[Tensor]) -> Rows:
         """Rows that the leader computes where they are missing."""
         directory = self.run.directory / "data"
-        if self.world.leads:
+        if self.group.leads:
             file = rows_file(directory, name, digest)
-            adopt_file(self.config, self.run, file)
+            self.reuse.file(file)
             if not file.exists():
                 say(f"preparing {name}")
             cached_rows(directory, name, digest, width, parts)
-        self.world.wait()
+        self.group.barrier()
         return cached_rows(directory, name, digest, width, ())
 
 
