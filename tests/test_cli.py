@@ -327,6 +327,20 @@ def test_an_interrupted_translation_leaves_the_old_file_and_keeps_its_part(
     assert not part.exists()
 
 
+def test_a_full_disk_leaves_the_old_file(
+    trained: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    Path("out").write_text("old\n")
+    monkeypatch.setattr(os, "fsync", full)
+    done = cli("translate", trained / "run", trained / "dev.src", "-o", "out")
+    assert (done.code, done.output) == (2, "")
+    assert "out: cannot write: No space left on device; choose another place" in done.errors
+    assert Path("out").read_text() == "old\n"
+
+
 def test_an_interrupt_is_told(tmp_path: Path) -> None:
     """As Ctrl-C does: a message and the exit code of a shell."""
     program = (

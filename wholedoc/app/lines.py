@@ -91,9 +91,11 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = partial.open("w", encoding="utf-8", newline="\n")
     try:
-        with stream:
+        try:
             yield stream
-            os.fsync(stream.fileno())
+        finally:
+            with _named_error(path), stream:
+                os.fsync(stream.fileno())
     except BaseException:
         if partial.stat().st_size:
             say(f"{partial}: kept what was finished; {path.name} is as it was")
