@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wholedoc.errors import UserError
-from wholedoc.metrics.alignment import Aligned
 from wholedoc.metrics.consistency import Consistency, count_consistency
 from wholedoc.metrics.corrections import Errors
 from wholedoc.metrics.discourse import Discourse, Unknowns
 from wholedoc.metrics.pronouns import Pronouns, count_pronouns
 from wholedoc.metrics.repetition import Repetition
-from wholedoc.metrics.words import ContentWords, Splitter
+from wholedoc.metrics.words import Aligned, ContentWords, Splitter
 
 LEMMAS = {
     "courts": "court", "dishes": "dish", "sits": "sit", "sit": "sit", "meets": "meet",

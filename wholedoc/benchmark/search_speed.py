@@ -10,7 +10,7 @@ from wholedoc.config import SearchConfig
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.decoding.descent import Descent, System, translate_documents
 from wholedoc.model.language import SentenceVectors
-from wholedoc.store.learn_shortlist import learn_shortlist
+from wholedoc.store.shortlist import learn_shortlist
 
 DOCUMENT_SIZES = (10, 50, 200, 1000, 5000)
 

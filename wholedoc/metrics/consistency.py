@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from wholedoc.metrics.alignment import Aligned
 from wholedoc.metrics.counts import Counts, share
-from wholedoc.metrics.words import ContentWords
+from wholedoc.metrics.words import Aligned, ContentWords
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from wholedoc.corpus.word_translations import SIGNATURE, Aligner, WordIds
 from wholedoc.errors import UserError
-from wholedoc.metrics.alignment import SIGNATURE, Aligned, Aligner
 from wholedoc.metrics.consistency import Consistency, count_consistency
 from wholedoc.metrics.corrections import (
     Corrections,
@@ -20,7 +20,14 @@ from wholedoc.metrics.corrections import (
 from wholedoc.metrics.counts import Counts, Row, share
 from wholedoc.metrics.pronouns import Pronouns, count_pronouns
 from wholedoc.metrics.repetition import Repetition, count_repetition
-from wholedoc.metrics.words import UNKNOWN, ContentWords, Sentence, Splitter, find_names
+from wholedoc.metrics.words import (
+    UNKNOWN,
+    Aligned,
+    ContentWords,
+    Sentence,
+    Splitter,
+    find_names,
+)
 
 _Item = TypeVar("_Item")
 
@@ -207,11 +214,10 @@ class Discourse:
 
     def _align(self, output: Sequence[Sentence]) -> tuple[list[Aligned], list[Aligned]]:
         """The references and ``output`` with their links."""
-        src, reference, given = map(_lemmas, (self._src, self._references, output))
-        aligner = Aligner(
-            [*src, *src, *_lemmas(self._more_src)],
-            [*reference, *given, *_lemmas(self._more_trg)],
-        )
+        texts = (self._src, self._references, output, self._more_src, self._more_trg)
+        ids = WordIds()
+        src, reference, given, more_src, more_trg = (ids.encode(_lemmas(text)) for text in texts)
+        aligner = Aligner([*src, *src, *more_src], [*reference, *given, *more_trg])
         right = zip(self._src, self._references, aligner.align(src, reference), strict=True)
         found = zip(self._src, output, aligner.align(src, given), strict=True)
         return [Aligned(*values) for values in right], [Aligned(*values) for values in found]

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wholedoc.metrics.alignment import Aligned
 from wholedoc.metrics.counts import Counts, share
-from wholedoc.metrics.words import Splitter
+from wholedoc.metrics.words import Aligned, Splitter
 
 
 @dataclass(frozen=True, slots=True)

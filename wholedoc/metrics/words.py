@@ -10,6 +10,8 @@ from math import exp, log2
 
 import simplemma
 
+from wholedoc.corpus.word_translations import Links
+
 UNKNOWN = "<unk>"
 
 Lemmatise = Callable[[str], str]
@@ -34,6 +36,19 @@ class Word:
 
 
 Sentence = tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """A source sentence and a translation of it, with their links."""
+
+    src: Sentence
+    trg: Sentence
+    links: Links
+
+    def targets(self, i: int) -> Sentence:
+        """The words that source word ``i`` is linked to, in order."""
+        return tuple(self.trg[j] for linked, j in self.links if linked == i)
 
 
 # English forms by lemma: what a document decides is person, number and gender, not case.

@@ -42,7 +42,7 @@ from wholedoc.kernels.native import loops_kind
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import load_weights
-from wholedoc.store.learn_shortlist import read_shortlist
+from wholedoc.store.shortlist import read_shortlist
 from wholedoc.training.loop import StageFiles
 
 # What may differ between the configuration of a run and that of its resumption.
