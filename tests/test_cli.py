@@ -20,7 +20,7 @@ from toy import write_toy
 
 import wholedoc
 import wholedoc.cli
-from wholedoc.metrics.metrics import DiscourseShares
+from wholedoc.metrics.scores import DiscourseShares
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent
@@ -418,7 +418,7 @@ def test_evaluate_for_people(outputs: list[str], cli: Cli) -> None:
     done = cli(*outputs, "--doc", "doc")
     assert done.code == 0
     assert re.search(r"^good +\d\d\.\d\d\*\* ", done.output, re.MULTILINE)
-    assert re.search(r"^ +±\d+\.\d\d ", done.output, re.MULTILINE)
+    assert re.search(r"^± of 2 seeds +±\d+\.\d\d ", done.output, re.MULTILINE)
     assert "24 sentences, 8 documents" in done.output
     assert "** p < .01 against base: randomisation over documents" in done.output
     assert "missing: meteor: left out as asked" in done.output

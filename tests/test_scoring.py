@@ -30,8 +30,9 @@ from wholedoc.metrics.contrastive import (
     ItemScore,
     count_right,
     read_contrastive,
+    score_items,
 )
-from wholedoc.metrics.scored import score_corpus, score_items
+from wholedoc.metrics.perplexity import score_corpus
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run

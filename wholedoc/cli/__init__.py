@@ -9,6 +9,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from wholedoc.decoding.translator import Translator
     from wholedoc.metrics.context_use import ContextUse
     from wholedoc.metrics.contrastive import Contrast
-    from wholedoc.metrics.scored import ScoredCorpus
+    from wholedoc.metrics.perplexity import ScoredCorpus
     from wholedoc.model.size import Size
 
 app = typer.Typer(
@@ -476,22 +477,22 @@ def _score_corpus(
 ) -> "tuple[list[str], ScoredCorpus | ContextUse]":
     """The log-probability of each sentence, and their sum or what context adds to it."""
     from wholedoc.corpus.readers import read_corpus
-    from wholedoc.metrics.scored import score_context_use, score_corpus
+    from wholedoc.metrics.context_use import score_context_use
+    from wholedoc.metrics.perplexity import score_corpus
     from wholedoc.store.run import Run
 
     data = Run(Path(model)).load_config().data
     corpus = read_corpus(files, data.src_language, data.trg_language)
     measure = score_context_use if context_use else score_corpus
     found = measure(translator, corpus, memory)
-    return [f"{log_probability:.6f}" for log_probability in found.sentences], found
+    return [f"{log_probability:.6f}" for log_probability in found.log_probabilities], found
 
 
 def _score_set(
     translator: "Translator", file: Path, memory: ScoringMemory
 ) -> "tuple[list[str], Contrast]":
     """The log-probabilities of each item, and the accuracy."""
-    from wholedoc.metrics.contrastive import count_right, read_contrastive
-    from wholedoc.metrics.scored import score_items
+    from wholedoc.metrics.contrastive import count_right, read_contrastive, score_items
 
     scores = score_items(translator, read_contrastive(file), memory)
     return [json.dumps(score.to_json(), ensure_ascii=False) for score in scores], count_right(
@@ -545,8 +546,7 @@ def evaluate(
     as_json: JsonFlag = False,
 ) -> None:
     """BLEU, chrF, TER, METEOR, consistency and more; paired tests against a baseline."""
-    from wholedoc.metrics.comparison import compare
-    from wholedoc.metrics.evaluate import print_comparison, read_evaluation
+    from wholedoc.metrics.evaluation import compare, format_comparison, read_evaluation
 
     data, systems = read_evaluation(ref, outputs, src, doc, (src_lang, lang))
     comparison = compare(data, systems, baseline, trials, seed, without or [])
@@ -554,7 +554,7 @@ def evaluate(
         _print_json(comparison.to_json())
     else:
         with _standard_output():
-            print_comparison(comparison)
+            print(format_comparison(comparison, shutil.get_terminal_size().columns))
 
 
 @app.command()
@@ -659,8 +659,7 @@ def experiment(
 
     chosen = load_experiment(file, out)
 
-    from wholedoc.experiment.page import write_reports
-    from wholedoc.experiment.report import build_report
+    from wholedoc.experiment.report import build_report, write_reports
     from wholedoc.experiment.results import load_results
     from wholedoc.experiment.runner import run_experiment
 

@@ -6,8 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from wholedoc.config import ScoringMemory
 from wholedoc.corpus.readers.lines import read_lines
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.metrics.perplexity import group_documents
+from wholedoc.progress import ProgressBar
 
 _FIELDS = ("source", "sentence", "reference", "alternatives", "target", "kind", "tags")
 
@@ -97,6 +101,41 @@ def count_right(scores: Sequence[ItemScore]) -> Contrast:
 def _accuracy(scores: Iterable[ItemScore]) -> Accuracy:
     right = [score.right for score in scores]
     return Accuracy(len(right), sum(right), sum(right) / len(right))
+
+
+def score_items(
+    translator: Translator, items: Sequence[ContrastiveItem], memory: ScoringMemory = "given"
+) -> list[ItemScore]:
+    """Score the reference and the alternatives of each item of a contrastive set, in order.
+
+    With ``given``, the target memory of an item is made from its ``target``, where it has one;
+    what is not given is generated. Items of the same document share what does not depend on them.
+    """
+    sharing: dict[tuple[Any, ...], list[int]] = {}
+    for i, item in enumerate(items):
+        target = item.target if memory == "given" else None
+        sharing.setdefault((item.source, target), []).append(i)
+    scores: dict[int, ItemScore] = {}
+    with ProgressBar("scoring", len(items)) as bar:
+        for group in group_documents(list(sharing.items()), lambda shared: len(shared[0][0])):
+            found = iter(
+                translator.score_candidates(
+                    [source for (source, _), _ in group],
+                    [target for (_, target), _ in group],
+                    [
+                        (d, items[i].sentence, text)
+                        for d, (_, chosen) in enumerate(group)
+                        for i in chosen
+                        for text in (items[i].reference, *items[i].alternatives)
+                    ],
+                )
+            )
+            for i in (i for _, chosen in group for i in chosen):
+                reference = next(found)
+                alternatives = tuple(next(found) for _ in items[i].alternatives)
+                scores[i] = ItemScore(items[i], reference, alternatives)
+            bar.advance(sum(len(chosen) for _, chosen in group))
+    return [scores[i] for i in range(len(items))]
 
 
 class _ItemError(Exception):

@@ -1,4 +1,4 @@
-"""Charts as SVG, for pages that open from disk: lines and bars, drawn with text that can be read.
+"""Charts as values, and as SVG: lines and bars.
 
 The value of every point and bar can be read: on it, or where the mouse rests.
 """
@@ -6,12 +6,73 @@ The value of every point and bar can be read: on it, or where the mouse rests.
 import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from wholedoc.rendering.tables import Chart, Series
+from wholedoc.rendering.tables import Cell, Row, Table
 
 COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
 _WIDTH, _HEIGHT = 460.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 40.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line, or a colour of bars."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+    """x and y; of bars x is the index of the group."""
+    colour: int = 0
+    """The index of its colour: the same system has the same one in all charts."""
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines or groups of bars."""
+
+    kind: Literal["lines", "bars"]
+    title: str
+    x: str
+    y: str
+    series: tuple[Series, ...]
+    groups: tuple[str, ...] = ()
+    """The names of groups of bars."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The points of each series."""
+        series = {line.label: [list(point) for point in line.points] for line in self.series}
+        names = {"x": self.x, "y": self.y, "groups": list(self.groups)}
+        return {"title": self.title, **names, "series": series}
+
+    def to_table(self) -> Table:
+        """The same points as a table: a row for each series."""
+        xs = sorted({x for line in self.series for x, _ in line.points})
+        names = [self.groups[int(x)] if self.groups else f"{self.x} {x:g}" for x in xs]
+        rows = []
+        for line in self.series:
+            ys = [dict(line.points).get(x) for x in xs]
+            cells = [Cell("–") if y is None else Cell(f"{y:.2f}", y) for y in ys]
+            rows.append(Row(line.label, tuple(cells)))
+        return Table(self.title, self.y, tuple(("", name) for name in names), tuple(rows))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Charts that belong together."""
+
+    name: str
+    title: str
+    charts: tuple[Chart, ...]
+    note: str = ""
+    printed: tuple[Table, ...] = ()
+    """The paper's numbers."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The points of each chart."""
+        charts = [chart.to_json() for chart in self.charts]
+        return {"name": self.name, "title": self.title, "charts": charts}
 
 
 def draw(chart: Chart) -> str:

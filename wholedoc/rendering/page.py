@@ -32,7 +32,7 @@ def read_asset(name: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as HTML, in an attribute too; half a surrogate pair is no text."""
+    """Text as HTML, in an attribute too; half a surrogate pair becomes a question mark."""
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
 
 

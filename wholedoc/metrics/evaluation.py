@@ -1,4 +1,4 @@
-"""Systems side by side: the scores of each, averaged over its seeds, and tests against one of them.
+"""What ``wholedoc evaluate`` does: systems side by side, and tests against one of them.
 
 A score is the mean over the outputs of a system, which differ by the seed of its training, and has
 their standard deviation beside it. A test takes the mean statistics of a unit over the seeds, so
@@ -11,20 +11,28 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wholedoc import __version__
+from wholedoc.corpus.readers import SourceText, read_source_lines
+from wholedoc.corpus.readers.alignment import NamedLines, align_lines
+from wholedoc.corpus.readers.inputs import marker_of
 from wholedoc.errors import UserError
 from wholedoc.metrics.meteor import UnavailableError
-from wholedoc.metrics.metrics import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
+from wholedoc.metrics.scores import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
 from wholedoc.metrics.significance import TESTS, Pair, TestName
 from wholedoc.progress import ProgressBar
+from wholedoc.rendering.tables import Cell, Row, Table, format_text, mark_best
 
+Outputs = dict[str, list[Sequence[str]]]
+"""The outputs of each system, one for each seed of its training."""
 UNITS: tuple[Unit, ...] = ("sentence", "document")
 FEWEST_UNITS = 6  # with fewer, no randomisation reaches p < .05: 2 / 2⁵ > .05
 FEW_UNITS = 30  # with fewer, the bootstrap rejects equal systems in more than 6 % of all cases
+_LEVELS = ((0.01, "**"), (0.05, "*"))
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Column:
 
     name: str
     metric: str
-    """The name of the metric that gives it; the same for what a metric is known for."""
+    """The first score of the metric that gives it, whose signature stands for all of them."""
     digits: int
     lower_is_better: bool
 
@@ -57,7 +65,7 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class System:
+class SystemScores:
     """What a system reached."""
 
     name: str
@@ -77,7 +85,7 @@ class Comparison:
     lang: str
     baseline: str
     columns: Sequence[Column]
-    systems: Sequence[System]
+    systems: Sequence[SystemScores]
     signatures: Mapping[str, str]
     """By score."""
     missing: Mapping[str, str]
@@ -98,7 +106,7 @@ class Comparison:
             "systems": [self._system_json(system) for system in self.systems],
         }
 
-    def _system_json(self, system: System) -> dict[str, Any]:
+    def _system_json(self, system: SystemScores) -> dict[str, Any]:
         names = [column.name for column in self.columns]
         found = {name: system.values.get(name) for name in names}
         shown: dict[str, Any] = {
@@ -195,7 +203,7 @@ def compare(
     compared = []
     for name, outputs in systems.items():
         tested = None if name == baseline else counts.test(name, baseline, trials, seed)
-        compared.append(System(name, len(outputs), counts.values(name), tested))
+        compared.append(SystemScores(name, len(outputs), counts.values(name), tested))
     return Comparison(
         sentences=len(data.references),
         documents=len(data.documents),
@@ -320,3 +328,177 @@ def _notes(counts: AllCounts) -> list[str]:
     ]
     notes.append(f"no test over sentences for {', '.join(by_document)}: counted by document")
     return notes
+
+
+# Reading.
+
+
+def read_evaluation(
+    ref: str,
+    outputs: Sequence[str],
+    src: str = "",
+    doc: str = "",
+    languages: tuple[str, str] = ("", "en"),
+) -> tuple[EvaluationSet, Outputs]:
+    """Read references and outputs, line by line, plain or gzipped.
+
+    An output is given as ``NAME=FILE``; of one name, they are seeds of one system. Documents are
+    those of ``doc``, document ids or start lines, else those between marker lines, else all is one.
+    ``languages`` are source and target.
+    """
+    named = [_parse_output(output) for output in outputs]
+    paths = [ref, *([src] if src else []), *(file for _, file in named)]
+    streams = [NamedLines.of(Path(path)) for path in paths]
+    fix = "all files need the same sentences, line by line"
+    lines = list(align_lines(*streams, fix=fix))
+    text = read_source_lines(ref, doc)
+    sizes = [len(lines)]
+    if doc or text.boundaries == "marker-lines":
+        sizes = [len(document.sentences) for document in text.documents]
+        lines = _drop_markers(lines, text, paths)
+    columns = list(zip(*lines, strict=True))
+    systems: Outputs = {}
+    for (name, _), column in zip(named, columns[-len(named) :], strict=True):
+        systems.setdefault(name, []).append(column)
+    src_lang, lang = languages
+    return EvaluationSet(columns[0], sizes, columns[1] if src else None, lang, src_lang), systems
+
+
+def _parse_output(output: str) -> tuple[str, str]:
+    name, equals, file = output.partition("=")
+    if not (name and equals and file):
+        raise UserError(
+            f"{output!r} names no system and its file", where="--sys", fix="write --sys NAME=FILE"
+        )
+    return name, file
+
+
+def _drop_markers(
+    lines: Sequence[tuple[str, ...]], ref: SourceText, paths: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The lines that are sentences of the references; other files have the same boundaries."""
+    sentences = {sentence.index for document in ref.documents for sentence in document.sentences}
+    for number in set(range(len(lines))) - sentences:
+        for path, line in zip(paths, lines[number], strict=True):
+            if marker_of(line) != marker_of(lines[number][0]):
+                raise UserError(
+                    f"no document boundary, where {paths[0]} has one",
+                    where=f"{path}:{number + 1}",
+                    fix="put it into all files, or into none and give --doc",
+                )
+    if not sentences:
+        raise UserError("holds no sentence", where=paths[0], fix="give the references")
+    return [lines[index] for index in sorted(sentences)]
+
+
+# Showing.
+
+
+def format_comparison(comparison: Comparison, width: int) -> str:
+    """The scores, the tests and all that they depend on, for a terminal."""
+    tables = [format_text(table, width) for table in make_tables(comparison)]
+    return "\n".join([*tables, *_remarks(comparison)])
+
+
+def make_tables(comparison: Comparison) -> list[Table]:
+    """A row of scores for each system, then a row for each test against the baseline."""
+    tables = [_score_table(comparison)]
+    if len(comparison.systems) > 1:
+        tables.append(_test_table(comparison))
+    return tables
+
+
+def _score_table(comparison: Comparison) -> Table:
+    """Means with marks, the best of each column, and standard deviations below."""
+    systems = comparison.systems
+    columns = [c for c in comparison.columns if any(c.name in s.values for s in systems)]
+    rows = [
+        Row(system.name, tuple(_score_cell(system, column, comparison) for column in columns))
+        for system in systems
+    ]
+    for n, column in enumerate(columns):
+        rows = mark_best(rows, (n,), lowest=column.lower_is_better)
+    shown: list[Row] = []
+    for row, system in zip(rows, systems, strict=True):
+        shown.append(row)
+        if system.seeds > 1:
+            cells = tuple(_deviation_cell(system, column) for column in columns)
+            shown.append(Row(f"± of {system.seeds} seeds", cells))
+    names = tuple(("", _heading(column)) for column in columns)
+    return Table("scores", "Scores", names, tuple(shown))
+
+
+def _heading(column: Column) -> str:
+    return column.name.replace("_", " ") + (" ↓" if column.lower_is_better else "")
+
+
+def _score_cell(system: SystemScores, column: Column, comparison: Comparison) -> Cell:
+    value = system.values.get(column.name)
+    if value is None:
+        return Cell("–")
+    return Cell(f"{value.mean:.{column.digits}f}{_mark(system, column, comparison)}", value.mean)
+
+
+def _deviation_cell(system: SystemScores, column: Column) -> Cell:
+    value = system.values.get(column.name)
+    if value is None or value.deviation is None:
+        return Cell("–")
+    return Cell(f"±{value.deviation:.{column.digits}f}", value.deviation)
+
+
+def _mark(system: SystemScores, column: Column, comparison: Comparison) -> str:
+    """Stars for the randomisation test over documents, or over sentences where that is all."""
+    if system.tested is None or column.name not in system.tested:
+        return ""
+    p_value = system.tested[column.name].p_values["randomisation"][_marked_unit(comparison)]
+    if p_value is None:
+        return ""
+    return next((mark for level, mark in _LEVELS if p_value < level), "")
+
+
+def _marked_unit(comparison: Comparison) -> Unit:
+    return "document" if comparison.documents > 1 else "sentence"
+
+
+def _test_table(comparison: Comparison) -> Table:
+    """The p-values of every score, those without a mark too."""
+    rows = []
+    for system in comparison.systems:
+        for column in comparison.columns:
+            if system.tested is None or column.name not in system.tested:
+                continue
+            tested = system.tested[column.name]
+            p_values = [tested.p_values[test][unit] for test in TESTS for unit in UNITS]
+            cells = [
+                Cell(_heading(column)),
+                Cell(f"{tested.difference:+.{column.digits}f}", tested.difference),
+                *(Cell("–") if p is None else Cell(f"{p:.4f}", p) for p in p_values),
+            ]
+            rows.append(Row(system.name, tuple(cells)))
+    tests = tuple((f"{test}, p", f"{unit}s") for test in TESTS for unit in UNITS)
+    columns = (("", "measure"), ("", "Δ"), *tests)
+    return Table("tests", f"Tests against {comparison.baseline}", columns, tuple(rows))
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    """What stands below the tables: marks, gaps, notes, signatures."""
+    remarks = [
+        f"{comparison.sentences:,} sentences, {comparison.documents:,} documents; "
+        f"target language {comparison.lang}"
+    ]
+    if len(comparison.systems) > 1:
+        unit = _marked_unit(comparison)
+        remarks.append(
+            f"* p < .05, ** p < .01 against {comparison.baseline}: randomisation over {unit}s"
+        )
+    if any(system.seeds > 1 for system in comparison.systems):
+        remarks.append("means over seeds, and below them, after ±, their standard deviations")
+    for reason in dict.fromkeys(comparison.missing.values()):
+        names = [name for name, given in comparison.missing.items() if given == reason]
+        remarks.append(f"missing: {', '.join(names)}: {reason}")
+    remarks += comparison.notes
+    metrics = {
+        column.metric: comparison.signatures.get(column.metric) for column in comparison.columns
+    }
+    remarks += [f"{metric}: {signature}" for metric, signature in metrics.items() if signature]
+    return remarks + (list(comparison.tests.values()) if len(comparison.systems) > 1 else [])
