@@ -14,6 +14,7 @@ from wholedoc.metrics.perplexity import group_documents
 from wholedoc.progress import ProgressBar
 
 _FIELDS = ("source", "sentence", "reference", "alternatives", "target", "kind", "tags")
+_ROUNDING = 1e-5  # log-probabilities this close are equal: batches are summed in another order
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,15 @@ class ItemScore:
     @property
     def right(self) -> bool:
         """Whether the reference is more probable than every alternative; a tie is not enough."""
-        return all(self.reference > alternative for alternative in self.alternatives)
+        return self.reference > max(self.alternatives) + _ROUNDING
+
+    @property
+    def tied(self) -> bool:
+        """Whether the likeliest alternative is as probable as the reference.
+
+        So are two translations that differ only in words the vocabulary does not hold.
+        """
+        return abs(self.reference - max(self.alternatives)) <= _ROUNDING
 
     def to_json(self) -> dict[str, Any]:
         """One line of the output."""
@@ -53,6 +62,7 @@ class ItemScore:
             "line": self.item.line,
             "kind": self.item.kind,
             "right": self.right,
+            "tied": self.tied,
             "reference": self.reference,
             "alternatives": list(self.alternatives),
         }
@@ -64,6 +74,8 @@ class Accuracy:
 
     items: int
     right: int
+    ties: int
+    """Items whose reference is only as probable as an alternative; they are not right."""
     accuracy: float
 
 
@@ -80,6 +92,7 @@ class Contrast:
         """A line for the whole and one for each kind, for people."""
         return [
             f"{name}: {100 * found.accuracy:.1f} % right, {found.right:,} of {found.items:,}"
+            + (f"; {found.ties:,} ties, counted as not right" if found.ties else "")
             for name, found in [("all", self.whole), *self.kinds.items()]
         ]
 
@@ -99,8 +112,9 @@ def count_right(scores: Sequence[ItemScore]) -> Contrast:
 
 
 def _accuracy(scores: Iterable[ItemScore]) -> Accuracy:
-    right = [score.right for score in scores]
-    return Accuracy(len(right), sum(right), sum(right) / len(right))
+    found = list(scores)
+    right = sum(score.right for score in found)
+    return Accuracy(len(found), right, sum(score.tied for score in found), right / len(found))
 
 
 def score_items(
