@@ -19,6 +19,7 @@ from wholedoc.config import (
     shipped_experiments,
 )
 from wholedoc.errors import UserError
+from wholedoc.metrics.significance import MOST_TRIALS
 from wholedoc.synthetic.documents import SPLITS, SynthConfig
 
 SystemName = Literal[
@@ -65,7 +66,7 @@ class ExperimentConfig:
     passes: Count = 3
     """Updates of each translation up to which the passes curve goes; the tables show those of
     ``search.passes``."""
-    trials: Count = 10_000
+    trials: Annotated[int, Interval(1, MOST_TRIALS)] = 10_000
     """Of each significance test."""
     set: dict[str, Any] = field(default_factory=dict)
     """Values of the configuration to set for all systems, its corpora too."""

@@ -23,7 +23,14 @@ from wholedoc.corpus.readers.inputs import marker_of
 from wholedoc.errors import UserError
 from wholedoc.metrics.meteor import UnavailableError
 from wholedoc.metrics.scores import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
-from wholedoc.metrics.significance import TESTS, Pair, TestName
+from wholedoc.metrics.significance import (
+    MOST_TRIALS,
+    TESTS,
+    Pair,
+    Progress,
+    TestName,
+    ignore_progress,
+)
 from wholedoc.progress import ProgressBar
 from wholedoc.rendering.tables import Cell, Row, Table, format_text, mark_best
 
@@ -168,9 +175,16 @@ class AllCounts:
         """The scores of a system."""
         return {name: value for one in self.metrics for name, value in one.values(system).items()}
 
-    def test(self, system: str, baseline: str, trials: int, seed: int) -> dict[str, Tested]:
+    def test(
+        self,
+        system: str,
+        baseline: str,
+        trials: int,
+        seed: int,
+        advance: Progress = ignore_progress,
+    ) -> dict[str, Tested]:
         """The scores of a system beside those of another; the same seed, the same p-values."""
-        p_values = _test(self.data, self.metrics, (system, baseline), (trials, seed))
+        p_values = _test(self, (system, baseline), (trials, seed), advance)
         base = self.values(baseline)
         return {
             name: Tested(value.mean - base[name].mean, p_values[name])
@@ -199,11 +213,21 @@ def compare(
             where="the baseline",
             fix=f"name one of {', '.join(systems)}",
         )
+    if trials > MOST_TRIALS:
+        raise UserError(
+            f"{trials:,} trials are more than {MOST_TRIALS:,}",
+            where="--trials",
+            fix=f"give at most {MOST_TRIALS:,}: more change no p-value by .001",
+        )
     counts = count_systems(data, systems, without)
     compared = []
-    for name, outputs in systems.items():
-        tested = None if name == baseline else counts.test(name, baseline, trials, seed)
-        compared.append(SystemScores(name, len(outputs), counts.values(name), tested))
+    total = trials * len(TESTS) * len(UNITS) * (len(systems) - 1)
+    with ProgressBar("testing", max(total, 1)) as bar:
+        for name, outputs in systems.items():
+            tested = None
+            if name != baseline:
+                tested = counts.test(name, baseline, trials, seed, bar.advance)
+            compared.append(SystemScores(name, len(outputs), counts.values(name), tested))
     return Comparison(
         sentences=len(data.references),
         documents=len(data.documents),
@@ -277,27 +301,24 @@ def count_systems(
 
 
 def _test(
-    data: EvaluationSet,
-    counted: Sequence[_Counted],
-    names: tuple[str, str],
-    draws: tuple[int, int],
+    counts: AllCounts, names: tuple[str, str], draws: tuple[int, int], advance: Progress
 ) -> dict[str, dict[TestName, dict[Unit, float | None]]]:
     """The p-values of each score of a system and the baseline: by test, by unit."""
     p_values: dict[str, dict[TestName, dict[Unit, float | None]]] = {
         name: {test: dict.fromkeys(UNITS) for test in TESTS}
-        for one in counted
+        for one in counts.metrics
         for name in one.metric.names
     }
-    for unit, size in _sizes(data).items():
-        tested = [one for one in counted if one.metric.unit in ("sentence", unit)]
+    for unit, size in _sizes(counts.data).items():
+        tested = [one for one in counts.metrics if one.metric.unit in ("sentence", unit)]
         if size == 1 or not tested:
             continue
         pairs = []
         for one in tested:
-            system, baseline = (one.units(name, unit, data.documents) for name in names)
+            system, baseline = (one.units(name, unit, counts.data.documents) for name in names)
             pairs.append(Pair(system, baseline, one.metric.scores))
         for test, run in TESTS.items():
-            for one, found in zip(tested, run(pairs, *draws), strict=True):
+            for one, found in zip(tested, run(pairs, *draws, advance), strict=True):
                 for name, p_value in zip(one.metric.names, found.tolist(), strict=True):
                     p_values[name][test][unit] = p_value
     return p_values
