@@ -545,18 +545,28 @@ def evaluate(
         list[str] | None,
         typer.Option(help="A metric to leave out, any number: ter and meteor take longest."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also a file of the same tables: .html .md .csv .tex")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """BLEU, chrF, TER, METEOR, consistency and more; paired tests against a baseline."""
-    from wholedoc.metrics.evaluation import compare, format_comparison, read_evaluation
+    from wholedoc.app.lines import check_output
+    from wholedoc.metrics import evaluation
 
-    data, systems = read_evaluation(ref, outputs, src, doc, (src_lang, lang))
-    comparison = compare(data, systems, baseline, trials, seed, without or [])
+    if out:
+        evaluation.check_format(out)
+        files = [output.partition("=")[2] for output in outputs]
+        check_output(out, [ref, src, doc, *files], "--out")
+    data, systems = evaluation.read_evaluation(ref, outputs, src, doc, (src_lang, lang))
+    comparison = evaluation.compare(data, systems, baseline, trials, seed, without or [])
+    if out:
+        evaluation.write_comparison(comparison, out)
     if as_json:
         _print_json(comparison.to_json())
     else:
         with _standard_output():
-            print(format_comparison(comparison, shutil.get_terminal_size().columns))
+            print(evaluation.format_comparison(comparison, shutil.get_terminal_size().columns))
 
 
 @app.command()

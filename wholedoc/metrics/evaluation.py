@@ -21,6 +21,7 @@ from wholedoc.corpus.readers import SourceText, read_source_lines
 from wholedoc.corpus.readers.alignment import NamedLines, align_lines
 from wholedoc.corpus.readers.inputs import marker_of
 from wholedoc.errors import UserError
+from wholedoc.files import write_atomically
 from wholedoc.metrics.meteor import UnavailableError
 from wholedoc.metrics.scores import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
 from wholedoc.metrics.significance import (
@@ -32,7 +33,19 @@ from wholedoc.metrics.significance import (
     ignore_progress,
 )
 from wholedoc.progress import ProgressBar
-from wholedoc.rendering.tables import Cell, Row, Table, format_text, mark_best
+from wholedoc.rendering.page import escape, make_page
+from wholedoc.rendering.tables import (
+    Cell,
+    Row,
+    Table,
+    escape_latex,
+    format_csv,
+    format_html,
+    format_latex,
+    format_markdown,
+    format_text,
+    mark_best,
+)
 
 Outputs = dict[str, list[Sequence[str]]]
 """The outputs of each system, one for each seed of its training."""
@@ -417,8 +430,49 @@ def _drop_markers(
 
 def format_comparison(comparison: Comparison, width: int) -> str:
     """The scores, the tests and all that they depend on, for a terminal."""
-    tables = [format_text(table, width) for table in make_tables(comparison)]
+    tables = [f"{table.title}\n{format_text(table, width)}" for table in make_tables(comparison)]
     return "\n".join([*tables, *_remarks(comparison)])
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file whose ending names no format, before long work."""
+    if path.suffix not in _FORMATS:
+        raise UserError(
+            f"the ending {path.suffix!r} names no format" if path.suffix else "has no ending",
+            where=f"--out {path}",
+            fix=f"end it with one of {', '.join(_FORMATS)}",
+        )
+
+
+def write_comparison(comparison: Comparison, path: Path) -> None:
+    """Write the same tables and remarks as a file of the format that its ending names."""
+    text = _FORMATS[path.suffix](make_tables(comparison), _remarks(comparison))
+    write_atomically(path, text)
+
+
+def _to_html(tables: Sequence[Table], remarks: Sequence[str]) -> str:
+    parts = [f"<h2>{escape(table.title)}</h2>{format_html(table)}" for table in tables]
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
+    body = f'<h1>Evaluation</h1>{"".join(parts)}<ul class="note">{items}</ul>'
+    return make_page("wholedoc evaluate", body)
+
+
+def _to_markdown(tables: Sequence[Table], remarks: Sequence[str]) -> str:
+    parts = [f"## {table.title}\n\n{format_markdown(table)}\n" for table in tables]
+    return "\n".join(["# Evaluation\n", *parts, *(f"- {remark}" for remark in remarks)]) + "\n"
+
+
+def _to_csv(tables: Sequence[Table], remarks: Sequence[str]) -> str:
+    del remarks  # a program reads it
+    return "\n".join(map(format_csv, tables))
+
+
+def _to_latex(tables: Sequence[Table], remarks: Sequence[str]) -> str:
+    parts = [f"% {table.title}; needs booktabs\n{format_latex(table)}" for table in tables]
+    return "\n".join([*parts, *(f"% {escape_latex(remark)}" for remark in remarks)]) + "\n"
+
+
+_FORMATS = {".html": _to_html, ".md": _to_markdown, ".csv": _to_csv, ".tex": _to_latex}
 
 
 def make_tables(comparison: Comparison) -> list[Table]:
@@ -491,14 +545,13 @@ def _test_table(comparison: Comparison) -> Table:
             tested = system.tested[column.name]
             p_values = [tested.p_values[test][unit] for test in TESTS for unit in UNITS]
             cells = [
-                Cell(_heading(column)),
                 Cell(f"{tested.difference:+.{column.digits}f}", tested.difference),
                 *(Cell("–") if p is None else Cell(f"{p:.4f}", p) for p in p_values),
             ]
-            rows.append(Row(system.name, tuple(cells)))
-    tests = tuple((f"{test}, p", f"{unit}s") for test in TESTS for unit in UNITS)
-    columns = (("", "measure"), ("", "Δ"), *tests)
-    return Table("tests", f"Tests against {comparison.baseline}", columns, tuple(rows))
+            rows.append(Row(f"{system.name}, {_heading(column)}", tuple(cells)))
+    tests = tuple((test, f"{unit}s") for test in TESTS for unit in UNITS)
+    title = f"Tests against {comparison.baseline}: differences and p-values"
+    return Table("tests", title, (("", "Δ"), *tests), tuple(rows))
 
 
 def _remarks(comparison: Comparison) -> list[str]:
