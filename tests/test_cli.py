@@ -487,6 +487,14 @@ def test_evaluate_refuses_other_files_at_once(
     assert message in done.errors
 
 
+@pytest.mark.parametrize("option", ["--lang", "--src-lang"])
+def test_evaluate_knows_language_codes(outputs: list[str], cli: Cli, option: str) -> None:
+    done = cli(*outputs, option, "klingon")
+    assert (done.code, done.output) == (2, "")
+    assert f"{option}: 'klingon' is no language code; give one such as de, en or et" in done.errors
+    assert "language 'tlh' has no lemmas" in cli(*outputs, option, "tlh").output
+
+
 def test_evaluate_leaves_marker_lines_out(outputs: list[str], cli: Cli) -> None:
     plain = json.loads(cli(*outputs[:-4], "--doc", "doc", "--json").output)
     for name in ("ref", "base"):

@@ -154,3 +154,16 @@ def test_tests_show_their_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     compare(DATA, {"base": [WORSE], "new": [MIXED], "best": [RIGHT]}, trials=50)
     assert sum(told) == 2 * 4 * 50  # systems, tests and units, trials
     assert max(told) < 50
+
+
+def test_languages_that_are_not_known_are_said() -> None:
+    def notes(src_lang: str, lang: str) -> list[str]:
+        data = EvaluationSet(REFERENCES, [12], None, lang, src_lang)
+        return list(compare(data, {"one": [MIXED]}, trials=1).notes)
+
+    assert notes("et", "en") == notes("", "en") == []
+    written = "lemmas (words are compared as written) and no table of pronouns"
+    assert notes("tlh", "fi") == [
+        f"language 'tlh' has no {written}",
+        "language 'fi' has no table of pronouns",
+    ]

@@ -8,6 +8,7 @@ sentences or documents; what other seeds would give is for the deviation to say.
 """
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -32,6 +33,7 @@ from wholedoc.metrics.significance import (
     TestName,
     ignore_progress,
 )
+from wholedoc.metrics.words import PRONOUNS, has_lemmas
 from wholedoc.progress import ProgressBar
 from wholedoc.rendering.page import escape, make_page
 from wholedoc.rendering.tables import (
@@ -52,6 +54,7 @@ Outputs = dict[str, list[Sequence[str]]]
 UNITS: tuple[Unit, ...] = ("sentence", "document")
 FEWEST_UNITS = 6  # with fewer, no randomisation reaches p < .05: 2 / 2⁵ > .05
 FEW_UNITS = 30  # with fewer, the bootstrap rejects equal systems in more than 6 % of all cases
+_LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]{2,8})*")
 _LEVELS = ((0.01, "**"), (0.05, "*"))
 
 
@@ -251,7 +254,7 @@ def compare(
         signatures=counts.signatures,
         missing=counts.missing,
         tests={test: describe_test(test, trials, seed) for test in TESTS},
-        notes=_notes(counts) if len(systems) > 1 else [],
+        notes=_language_notes(data) + (_test_notes(counts) if len(systems) > 1 else []),
     )
 
 
@@ -341,7 +344,18 @@ def _sizes(data: EvaluationSet) -> dict[Unit, int]:
     return {"sentence": len(data.references), "document": len(data.documents)}
 
 
-def _notes(counts: AllCounts) -> list[str]:
+def _language_notes(data: EvaluationSet) -> list[str]:
+    """What cannot be done for the languages given."""
+    notes = []
+    for language in dict.fromkeys((data.src_lang, data.lang)):
+        missing = [] if has_lemmas(language) else ["lemmas (words are compared as written)"]
+        missing += [] if language in PRONOUNS else ["table of pronouns"]
+        if language and missing:
+            notes.append(f"language {language!r} has no {' and no '.join(missing)}")
+    return notes
+
+
+def _test_notes(counts: AllCounts) -> list[str]:
     """What the reader of p-values has to know."""
     notes = []
     for unit, size in _sizes(counts.data).items():
@@ -380,6 +394,11 @@ def read_evaluation(
     those of ``doc``, document ids or start lines, else those between marker lines, else all is one.
     ``languages`` are source and target.
     """
+    for option, code in zip(("--src-lang", "--lang"), languages, strict=True):
+        if code and not _LANGUAGE.fullmatch(code):
+            raise UserError(
+                f"{code!r} is no language code", where=option, fix="give one such as de, en or et"
+            )
     named = [_parse_output(output) for output in outputs]
     paths = [ref, *([src] if src else []), *(file for _, file in named)]
     streams = [NamedLines.of(Path(path)) for path in paths]

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from math import exp, log2
 
 import simplemma
+from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
 UNKNOWN = "<unk>"
 
@@ -124,10 +125,13 @@ class Splitter:
             yield Token(match[0], self.lemma(match[0].lower()), initial)
 
 
+def has_lemmas(language: str) -> bool:
+    """Whether there are lemmas for a language; else a word is its own lemma."""
+    return language in SUPPORTED_LANGUAGES
+
+
 def _find_lemmatiser(language: str) -> tuple[Lemmatise, str]:
-    try:
-        simplemma.lemmatize("a", lang=language)
-    except ValueError:  # a language it does not know
+    if not has_lemmas(language):
         return str, "forms"
     return lambda form: simplemma.lemmatize(form, lang=language), (
         f"simplemma-{version('simplemma')}"
