@@ -107,7 +107,7 @@ REFUSED = [
     ("systems = ['s-nmt', 'src-contex']", "did you mean 'src-context'? choices: s-nmt"),
     ("systems = ['src-context']", "systems lacks s-nmt"),
     ("systems = ['s-nmt', 's-nmt']", "systems holds s-nmt twice"),
-    ("trials = 1_000_001", "trials = 1000001 is out of range"),
+    ("trials = 100_001", "trials = 100001 is out of range"),
     ("passes = 0", "passes = 0 is out of range; it must be at least 1"),
     ("config = 'smal'", "no such configuration; give a TOML file or one of: paper, small, tiny"),
     ("[set]\nseed = 3", "choose with seeds = [...] and systems = [...]"),

@@ -4,6 +4,7 @@ The rates are those of ``bench/null_rates.py``, with fewer pairs; docs/evaluatio
 """
 
 import sys
+from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from wholedoc.metrics.significance import TESTS, Array, Pair, PairedTest, TestName
+from wholedoc.metrics.significance import TESTS, Array, Pair, TestName
 
 BENCH = Path(__file__).parent.parent / "bench" / "null_rates.py"
 PAIRS = 200
@@ -83,7 +84,7 @@ def test_the_seed_decides(test: TestName) -> None:
 
 @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
 def test_pairs_and_blocks_do_not_change_each_other(
-    test: PairedTest, monkeypatch: pytest.MonkeyPatch
+    test: Callable[[Sequence[Pair], int, int], list[Array]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = pair([2, -1, 2, 1]), pair([1, 0, -1, 1])
     wide = Pair(np.hstack([one.system] * 2), np.hstack([one.baseline] * 2), lambda sums: sums)

@@ -64,16 +64,14 @@ class ProgressBar:
         self.label = label or self.label
         now = time.monotonic()
         speed = self._words / max(now - self._begun, 1e-9)
-        shown = [f"{speed:,.0f} words/s" if self._words else "", note]
-        note = "  ".join(part for part in shown if part)
+        note = f"{speed:,.0f} words/s{'  ' if note else ''}{note}"
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, description=self.label, note=note)
         elif self._shown and now - self._lately >= _SECONDS_BETWEEN_LINES:
             self._lately = now
             pace = (now - self._begun) / max(self.done - self._first, 1)
             left = pace * (self.total - self.done)
-            parts = [f"{self.label}: {self.done / self.total:.0%}", note]
-            say("  ".join([*filter(None, parts), f"{format_seconds(left)} left"]))
+            say(f"{self.label}: {self.done / self.total:.0%}  {note}  {format_seconds(left)} left")
 
 
 def format_seconds(seconds: float) -> str:

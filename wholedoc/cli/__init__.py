@@ -538,7 +538,7 @@ def evaluate(
     lang: Annotated[str, typer.Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
     src_lang: Annotated[str, typer.Option(help="Source language: lemmas, pronouns.")] = "",
     trials: Annotated[
-        int, typer.Option(help="Draws of each paired test, at most 1,000,000.", min=1)
+        int, typer.Option(help="Draws of each paired test, at most 100,000.", min=1)
     ] = 10_000,
     seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
     without: Annotated[

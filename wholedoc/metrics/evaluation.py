@@ -25,14 +25,7 @@ from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.metrics.meteor import UnavailableError
 from wholedoc.metrics.scores import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
-from wholedoc.metrics.significance import (
-    MOST_TRIALS,
-    TESTS,
-    Pair,
-    Progress,
-    TestName,
-    ignore_progress,
-)
+from wholedoc.metrics.significance import MOST_TRIALS, TESTS, Pair, TestName
 from wholedoc.metrics.words import PRONOUNS, has_lemmas
 from wholedoc.progress import ProgressBar
 from wholedoc.rendering.page import escape, make_page
@@ -191,16 +184,9 @@ class AllCounts:
         """The scores of a system."""
         return {name: value for one in self.metrics for name, value in one.values(system).items()}
 
-    def test(
-        self,
-        system: str,
-        baseline: str,
-        trials: int,
-        seed: int,
-        advance: Progress = ignore_progress,
-    ) -> dict[str, Tested]:
+    def test(self, system: str, baseline: str, trials: int, seed: int) -> dict[str, Tested]:
         """The scores of a system beside those of another; the same seed, the same p-values."""
-        p_values = _test(self, (system, baseline), (trials, seed), advance)
+        p_values = _test(self, (system, baseline), trials, seed)
         base = self.values(baseline)
         return {
             name: Tested(value.mean - base[name].mean, p_values[name])
@@ -233,17 +219,13 @@ def compare(
         raise UserError(
             f"{trials:,} trials are more than {MOST_TRIALS:,}",
             where="--trials",
-            fix=f"give at most {MOST_TRIALS:,}: more change no p-value by .001",
+            fix=f"give at most {MOST_TRIALS:,}: p-values are then exact to about ± .001",
         )
     counts = count_systems(data, systems, without)
     compared = []
-    total = trials * len(TESTS) * len(UNITS) * (len(systems) - 1)
-    with ProgressBar("testing", max(total, 1)) as bar:
-        for name, outputs in systems.items():
-            tested = None
-            if name != baseline:
-                tested = counts.test(name, baseline, trials, seed, bar.advance)
-            compared.append(SystemScores(name, len(outputs), counts.values(name), tested))
+    for name, outputs in systems.items():
+        tested = None if name == baseline else counts.test(name, baseline, trials, seed)
+        compared.append(SystemScores(name, len(outputs), counts.values(name), tested))
     return Comparison(
         sentences=len(data.references),
         documents=len(data.documents),
@@ -317,7 +299,7 @@ def count_systems(
 
 
 def _test(
-    counts: AllCounts, names: tuple[str, str], draws: tuple[int, int], advance: Progress
+    counts: AllCounts, names: tuple[str, str], trials: int, seed: int
 ) -> dict[str, dict[TestName, dict[Unit, float | None]]]:
     """The p-values of each score of a system and the baseline: by test, by unit."""
     p_values: dict[str, dict[TestName, dict[Unit, float | None]]] = {
@@ -334,7 +316,7 @@ def _test(
             system, baseline = (one.units(name, unit, counts.data.documents) for name in names)
             pairs.append(Pair(system, baseline, one.metric.scores))
         for test, run in TESTS.items():
-            for one, found in zip(tested, run(pairs, *draws, advance), strict=True):
+            for one, found in zip(tested, run(pairs, trials, seed), strict=True):
                 for name, p_value in zip(one.metric.names, found.tolist(), strict=True):
                     p_values[name][test][unit] = p_value
     return p_values
