@@ -41,9 +41,16 @@ COLOURS = dict(zip(SYSTEMS, (0, 1, 2, 3, 1, 2, 3, 4, 5, 6, 7), strict=True))
 """The same system has the same colour in all charts, a memory the same with either fusion."""
 NONE = Cell("–")
 SPREAD = "± standard deviation over the seeds"
+LOCAL: tuple[SystemName, ...] = ("jean2017", "wang2017", "prevtrg")
+_BESIDE_LOCAL: dict[str, SystemName] = {
+    **{LABELS[system]: system for system in LOCAL[:2]},
+    "S-NMT": BASELINE,
+    "+src mem": "src-context",
+    "+both mems": "both-context",
+}
 _LETTERS: dict[str, SystemName] = {"s": BASELINE, "j": "jean2017", "w": "wang2017"}
 _SUITS = {"s": "†", "sj": "♠", "sw": "♣", "sjw": "♦"}
-_READERS: tuple[SystemName, ...] = (*MEMORY_SYSTEMS, "jean2017", "wang2017", "prevtrg")
+_READERS: tuple[SystemName, ...] = (*MEMORY_SYSTEMS, *LOCAL)
 _SIDES = ("source", "target")
 _FAR = 10
 _DISCOURSE = (*DiscourseShares.names, *Unknown.names)
@@ -99,6 +106,21 @@ class CellMaker:
             cells.append(self.cell(entry, metric, "".join(marks)))
         return Row(label, tuple(cells), block)
 
+    def row(self, system: SystemName, cells: Sequence[Cell], columns: int) -> Row:
+        """A row of given cells, or why there are none."""
+        absent = (Cell(self.absence(Entry(system))), *(NONE,) * (columns - 1))
+        return Row(LABELS[system], tuple(cells) or absent)
+
+
+def grouped(groups: dict[str, tuple[str, ...]]) -> tuple[tuple[str, str], ...]:
+    """The columns of a table, by group."""
+    return tuple((group, name) for group, names in groups.items() for name in names)
+
+
+def series(system: SystemName, points: Sequence[tuple[float, float]]) -> Series:
+    """The line of a system; that of a memory to output is dashed."""
+    return Series(LABELS[system], tuple(points), COLOURS[system], system.endswith("output"))
+
 
 def count_cell(number: int) -> Cell:
     """A whole number."""
@@ -143,11 +165,10 @@ def corpora_table(make: CellMaker) -> Table:
         ]
         rows.append(Row(name, tuple(cells)))
     names = ("documents", "sentences", "doc len", "src words", "trg words")
-    vocabulary = (("vocabulary", "src"), ("vocabulary", "trg"))
     return Table(
         "Table 1",
         "The corpora",
-        (*(("", name) for name in names), *vocabulary),
+        grouped({"": names, "vocabulary": ("src", "trg")}),
         tuple(rows),
         "As training sees them, after its filters. Doc len is sentences per document; words "
         "are what white space separates; the vocabulary is the model's. The paper counts "
@@ -176,11 +197,10 @@ def main_table(make: CellMaker) -> Table:
     for memory in MEMORIES if make.config.shuffled else ():
         entries = [Entry(systems[memory], "shuffled") for systems in FUSIONS.values()]
         rows.append(_fused(make, f"+{memory}, shuffled", entries, block=1))
-    columns = [(fusion, metric) for fusion in FUSIONS for metric in ("BLEU", "METEOR")]
     return Table(
         "Table 2",
         "The sentence model and the memories",
-        tuple(columns),
+        grouped(dict.fromkeys(FUSIONS, ("BLEU", "METEOR"))),
         tuple(rows),
         f"Mean {SPREAD}. Bold: the best of the four; † significantly better than S-NMT, "
         "‡ than S-NMT with more training. Below the rule, the controls that the paper does "
@@ -219,8 +239,7 @@ def parameter_table(make: CellMaker) -> Table:
         Row(label, tuple(cell(systems[memory]) for systems in FUSIONS.values()))
         for memory, label in zip(MEMORIES, ("+src mem", "+trg mem", "+both mems"), strict=True)
     ]
-    local: tuple[SystemName, ...] = ("jean2017", "wang2017", "prevtrg")
-    rows += [Row(LABELS[system], (cell(system), NONE), 1) for system in local]
+    rows += [Row(LABELS[system], (cell(system), NONE), 1) for system in LOCAL]
     return Table(
         "Table 3",
         f"Parameters, in {'thousands' if small else 'millions'}",
@@ -235,54 +254,42 @@ def parameter_table(make: CellMaker) -> Table:
 
 def local_context_table(make: CellMaker) -> Table:
     """Table 4."""
-    metrics = ("bleu", "meteor")
-    rows = [
-        make.scored(LABELS["jean2017"], Entry("jean2017"), metrics),
-        make.scored(LABELS["wang2017"], Entry("wang2017"), metrics),
-        make.scored("S-NMT", Entry(BASELINE), metrics, block=1),
-        _beside_local(make, "+src mem", Entry("src-context"), metrics),
-        _beside_local(make, "+both mems", Entry("both-context"), metrics),
-    ]
     return Table(
         "Table 4",
         "Memory-to-Context and the local baselines",
-        (("", "BLEU"), ("", "METEOR")),
-        tuple(mark_best(rows, range(2))),
+        grouped({"": ("BLEU", "METEOR")}),
+        tuple(_beside_local(make, ("bleu", "meteor"), marked=True)),
         f"Mean {SPREAD}. Bold: the best; significantly better than † S-NMT only, ♠ S-NMT and "
         "Jean et al., ♣ S-NMT and Wang et al., ♦ all three.",
         (paper.TABLE_4,),
     )
 
 
-def _beside_local(make: CellMaker, label: str, entry: Entry, metrics: Sequence[str]) -> Row:
-    """A row whose one mark says which of three baselines it beats, as in the paper."""
-    cells = []
-    for metric in metrics:
-        beaten = "".join(
-            letter
-            for letter, system in _LETTERS.items()
-            if make.scores.is_better(entry, system, metric)
-        )
-        cells.append(make.cell(entry, metric, _SUITS.get(beaten, "")))
-    return Row(label, tuple(cells), 1)
+def _beside_local(make: CellMaker, metrics: Sequence[str], marked: bool) -> list[Row]:
+    """The rows of Tables 4 and 5; one mark says which of three baselines a memory beats."""
+    rows = []
+    for label, system in _BESIDE_LOCAL.items():
+        entry, cells = Entry(system), []
+        for metric in metrics:
+            beaten = "".join(
+                letter
+                for letter, other in _LETTERS.items()
+                if marked
+                and system in MEMORY_SYSTEMS
+                and make.scores.is_better(entry, other, metric)
+            )
+            cells.append(make.cell(entry, metric, _SUITS.get(beaten, "")))
+        rows.append(Row(label, tuple(cells), block=0 if system in LOCAL else 1))
+    return mark_best(rows, range(len(metrics)))
 
 
 def unigram_table(make: CellMaker) -> Table:
     """Table 5."""
-    blocks = (0, 0, 1, 1, 1)
-    systems: tuple[SystemName, ...] = (
-        "jean2017", "wang2017", BASELINE, "src-context", "both-context",
-    )  # fmt: skip
-    labels = (LABELS["jean2017"], LABELS["wang2017"], "S-NMT", "+src mem", "+both mems")
-    rows = [
-        make.scored(label, Entry(system), ("bleu1",), block=block)
-        for label, system, block in zip(labels, systems, blocks, strict=True)
-    ]
     return Table(
         "Table 5",
         "Unigram BLEU of the same systems",
-        (("", "BLEU-1"),),
-        tuple(mark_best(rows, range(1))),
+        grouped({"": ("BLEU-1",)}),
+        tuple(_beside_local(make, ("bleu1",), marked=False)),
         f"Mean {SPREAD}. Bold: the best.",
         (paper.TABLE_5,),
     )
@@ -300,7 +307,7 @@ def target_context_table(make: CellMaker) -> Table:
     return Table(
         "Table 6",
         "Target context: the translation just before, or all of them",
-        (("", "BLEU"), ("", "METEOR")),
+        grouped({"": ("BLEU", "METEOR")}),
         tuple(mark_best(rows, range(2))),
         f"Mean {SPREAD}. Bold: the best; † significantly better than S-NMT (the paper marks "
         "nothing here). Memory-to-Context.",
@@ -314,12 +321,12 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
     charts = []
     for title, fused in FUSIONS.items() if make.config.has_larger else ():
         systems = {"S-NMT": BASELINE, **{f"S-NMT+{memory}": fused[memory] for memory in MEMORIES}}
-        series = [
+        bars = [
             Series(label, _sizes(make, system, metric), COLOURS[system])
             for label, system in systems.items()
         ]
         names = ("smaller corpus", "larger corpus")
-        charts.append(Chart("bars", title, "", metric.upper(), tuple(series), names))
+        charts.append(Chart("bars", title, "", metric.upper(), tuple(bars), names))
     return Figure(
         "Figure 3",
         "The sentence model trained on more sentence pairs",
@@ -346,14 +353,10 @@ def artificial_table(make: CellMaker, key: Path) -> Table:
     items = read_key(key)
     rows = []
     best = measure(items, make.results.references).kinds
-    entries = [Entry(system) for system in make.config.systems]
-    for entry in entries:
-        found = [measure(items, lines).kinds for lines in make.scores.translations(entry)]
-        cells = []
-        for kind in KINDS:
-            values = [100 * kinds[kind].accuracy for kinds in found]
-            cells.append(mean_cell(values) if values else Cell(make.absence(entry)))
-        rows.append(Row(LABELS[entry.system], tuple(cells)))
+    for system in make.config.systems:
+        found = [measure(items, run.translations).kinds for run in make.results.of(system)]
+        cells = [share_cell([kinds[kind].accuracy for kinds in found]) for kind in KINDS if found]
+        rows.append(make.row(system, cells, len(KINDS)))
     rows = mark_best(rows, range(len(KINDS)))
     for information in INFORMATION:
         bounds = [100 * best[kind].best[information].accuracy for kind in KINDS]
@@ -362,7 +365,7 @@ def artificial_table(make: CellMaker, key: Path) -> Table:
     return Table(
         "Words that need their document",
         "Share translated right, %",
-        tuple(("", name) for name in ("pronouns", "topic words", "names")),
+        grouped({"": ("pronouns", "topic words", "names")}),
         tuple(rows),
         "The corpus is artificial: below the rule stands the best that any translator can "
         "reach from the sentence, from the source document and from both sides.",
@@ -378,16 +381,18 @@ def discourse_table(make: CellMaker) -> Table:
         make.results.sizes,
         splitters=(Splitter(data.src_language), Splitter(data.trg_language)),
     )
-    rows = [
-        Row(LABELS[system], _discourse_cells(make, test, system)) for system in make.config.systems
-    ]
-    names = ("of source words", "÷ reference’s", "right", "names", "terms", "<unk>")
-    groups = ("consistency", "consistency", "pronouns", "kept", "kept", "")
-    errors_of = (("errors of S-NMT", "corrected"), ("errors of S-NMT", "new"))
+    columns = {
+        "consistency": ("of source words", "÷ reference’s"),
+        "pronouns": ("right",),
+        "kept": ("names", "terms"),
+        "": ("<unk>",),
+        "errors of S-NMT": ("corrected", "new"),
+    }
+    rows = [make.row(s, _discourse_cells(make, test, s), 8) for s in make.config.systems]
     return Table(
         "Output analysis",
         "Consistency, pronouns, names, errors",
-        (*zip(groups, names, strict=True), *errors_of),
+        grouped(columns),
         tuple(rows),
         f"Per cent, mean {SPREAD}; † significantly better than S-NMT. Consistency is "
         "the share of repeated source words translated alike, pronouns right and repeated names "
@@ -400,16 +405,16 @@ def discourse_table(make: CellMaker) -> Table:
 
 def _discourse_cells(make: CellMaker, test: Discourse, system: SystemName) -> tuple[Cell, ...]:
     """The discourse measures of a system, and what became of the errors of the sentence model."""
-    entry, runs = Entry(system), make.results.of(system)
+    runs = make.results.of(system)
     if not runs:
-        return Cell(make.absence(entry)), *(NONE,) * 7
+        return ()
     pairs = [(make.results.runs.get(Job(BASELINE, run.job.seed)), run) for run in runs]
     errors = [
         test.compare(base.translations, run.translations).all.rates()
         for base, run in pairs
         if base is not None and base is not run
     ]
-    measures = make.scored("", entry, _DISCOURSE, {"†": BASELINE}).cells
+    measures = make.scored("", Entry(system), _DISCOURSE, {"†": BASELINE}).cells
     return (
         *measures,
         share_cell([rates["corrected_share"] for rates in errors]),
@@ -422,28 +427,18 @@ def context_use_table(make: CellMaker) -> Table:
     rows = []
     for system in _READERS:
         found = _context_uses(make, system)
-        if not found:
-            rows.append(Row(LABELS[system], (Cell(make.absence(Entry(system))), *(NONE,) * 4)))
-            continue
-        shown = [
+        read = [[r.effective for r in _readings(found, side)] for side in _SIDES]
+        cells = [
             _bits([use.gain.cxmi for use in found]),
             _bits([use.gain.over_sentence_model for use in found]),
             _bits([use.gain.shuffled_change for use in found]),
+            *(mean_cell(values) if values else NONE for values in read),
         ]
-        for side in _SIDES:
-            read = [reading.effective for reading in _readings(found, side)]
-            shown.append(mean_cell(read) if read else NONE)
-        rows.append(Row(LABELS[system], tuple(shown)))
+        rows.append(make.row(system, cells if found else (), 5))
     return Table(
         "Use of context",
         "Does a system use the document?",
-        (
-            ("bits per word", "CXMI"),
-            ("bits per word", "over S-NMT"),
-            ("bits per word", "shuffled"),
-            ("sentences read", "source"),
-            ("sentences read", "target"),
-        ),
+        grouped({"bits per word": ("CXMI", "over S-NMT", "shuffled"), "sentences read": _SIDES}),
         tuple(rows),
         "Of the references of the test set, mean over the seeds. CXMI: what the document is worth "
         "to a system, against reading nothing; over S-NMT: against the sentence model it began "
@@ -469,19 +464,16 @@ def distance_figure(make: CellMaker) -> Figure:
     """How far from a sentence stand those that it reads."""
     charts = []
     for side in _SIDES:
-        series = []
-        uniform: dict[int, float] = {}
+        lines: list[Series] = []
         for system in MEMORY_SYSTEMS:
             read = _readings(_context_uses(make, system), side)
+            if read and not lines:
+                lines.append(Series("all others alike", _distances([read[0].uniform_distances])))
             if read:
-                points = _distances([reading.distances for reading in read])
-                dashed = system.endswith("output")
-                series.append(Series(LABELS[system], points, COLOURS[system], dashed))
-                uniform = read[0].uniform_distances
-        if series:
-            series.insert(0, Series("all others alike", _distances([uniform])))
+                lines.append(series(system, _distances([r.distances for r in read])))
+        if lines:
             title = f"{side.capitalize()} memory"
-            charts.append(Chart("lines", title, "distance", "weight, %", tuple(series)))
+            charts.append(Chart("lines", title, "distance", "weight, %", tuple(lines)))
     return Figure(
         "Distances",
         "How far from a sentence stand those that it reads",
@@ -493,20 +485,14 @@ def distance_figure(make: CellMaker) -> Figure:
 
 def metric_table(make: CellMaker) -> Table:
     """Every system under every metric."""
-    names = {
-        "bleu": "BLEU",
-        "document_bleu": "doc BLEU",
-        "chrf": "chrF",
-        "ter": "TER ↓",
-        "meteor": "METEOR",
-    }
+    metrics = ("bleu", "document_bleu", "chrf", "ter", "meteor")
     against: dict[str, SystemName] = {"†": BASELINE}
-    rows = [make.scored(LABELS[s], Entry(s), tuple(names), against) for s in make.config.systems]
+    rows = [make.scored(LABELS[s], Entry(s), metrics, against) for s in make.config.systems]
     rows = mark_best(mark_best(rows, (0, 1, 2, 4)), (3,), lowest=True)
     return Table(
         "All systems",
         "Every system under every measure",
-        tuple(("", name) for name in names.values()),
+        grouped({"": ("BLEU", "doc BLEU", "chrF", "TER ↓", "METEOR")}),
         tuple(rows),
         f"Mean {SPREAD}. Bold: the best; † significantly better than S-NMT.",
     )
@@ -522,14 +508,14 @@ def learning_figure(make: CellMaker) -> Figure:
     groups: dict[str, Sequence[SystemName]] = {
         f"Stage 2, {title}": tuple(systems.values()) for title, systems in FUSIONS.items()
     }
-    groups["Stage 2, local context"] = ["jean2017", "wang2017", "prevtrg"]
+    groups["Stage 2, local context"] = LOCAL
     for title, systems in groups.items():
-        series = [
+        lines = [
             Series(LABELS[system], _mean_curve(make.results.of(system)), COLOURS[system])
             for system in (*systems, "more")
             if make.results.of(system)
         ]
-        charts.append(Chart("lines", title, "epoch", "dev perplexity", tuple(series)))
+        charts.append(Chart("lines", title, "epoch", "dev perplexity", tuple(lines)))
     return Figure(
         "Learning curves",
         "Perplexity of the dev set after each epoch",
@@ -542,7 +528,7 @@ def passes_figure(make: CellMaker) -> Figure:
     """BLEU after each pass."""
     systems: list[SystemName] = [*MEMORY_SYSTEMS, "prevtrg"]
     references = make.results.references
-    series = []
+    lines = []
     for system in systems:
         runs = make.results.of(system)
         count = min((len(run.passes) for run in runs), default=0)
@@ -551,12 +537,11 @@ def passes_figure(make: CellMaker) -> Figure:
             found = [corpus_bleu(run.passes[number], references).value for run in runs]
             points.append((float(number), fsum(found) / len(found)))
         if points:
-            dashed = system.endswith("output")
-            series.append(Series(LABELS[system], tuple(points), COLOURS[system], dashed))
+            lines.append(series(system, points))
     return Figure(
         "Passes",
         "BLEU after each pass over the document",
-        (Chart("lines", "", "passes", "BLEU", tuple(series)),),
+        (Chart("lines", "", "passes", "BLEU", tuple(lines)),),
         "Mean over the seeds; 0 is the sentence model. What reads no translations is settled "
         "after one pass. The paper updates the translations once, and found more passes of no "
         "help.",
@@ -568,29 +553,27 @@ def resource_table(make: CellMaker) -> Table:
     rows = []
     for system in make.config.systems:
         runs = make.results.of(system)
-        if not runs:
-            absent = Cell(make.absence(Entry(system)))
-            rows.append(Row(LABELS[system], (absent, *(NONE,) * 4)))
-            continue
         stage = "stage1" if system == BASELINE else "stage2"
         spent = [_spent(run, stage) for run in runs]
-        cells = [
-            mean_cell([seconds for seconds, _ in spent]),
-            mean_cell([words / max(seconds, 1e-9) for seconds, words in spent], 0),
-            mean_cell([run.figures.translation_seconds for run in runs]),
-            mean_cell([run.figures.words_per_second for run in runs], 0),
-            mean_cell([run.figures.peak_rss_mb for run in runs], 0),
-        ]
-        rows.append(Row(LABELS[system], tuple(cells)))
+        figures = [run.figures for run in runs]
+        values = (
+            ([seconds for seconds, _ in spent], 1),
+            ([words / max(seconds, 1e-9) for seconds, words in spent], 0),
+            ([found.translation_seconds for found in figures], 1),
+            ([found.words_per_second for found in figures], 0),
+            ([found.peak_rss_mb for found in figures], 0),
+        )
+        cells = [mean_cell(numbers, digits) for numbers, digits in values if numbers]
+        rows.append(make.row(system, cells, len(values)))
     return Table(
         "Speed and memory",
         "What each system takes on this machine",
-        (
-            ("training", "seconds"),
-            ("training", "words/s"),
-            ("translation", "seconds"),
-            ("translation", "words/s"),
-            ("", "peak MB"),
+        grouped(
+            {
+                "training": ("seconds", "words/s"),
+                "translation": ("seconds", "words/s"),
+                "": ("peak MB",),
+            }
         ),
         tuple(rows),
         "Mean over the seeds, one thread each. Training is stage 1 for S-NMT and stage 2 for "
