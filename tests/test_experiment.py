@@ -308,7 +308,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     out = folder / "out"
     with start(file, out) as process:
         for line in process.stderr or ():
-            if line.startswith("src-context-1: begun"):
+            if line.startswith("src-context-1: started"):
                 process.kill()
                 break
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/test/results.json")}

@@ -97,14 +97,14 @@ class Job:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The jobs without which this one cannot be: the sentence model of the same seed."""
+        """The jobs that must have succeeded before: the sentence model of the same seed."""
         if self.system == BASELINE:
             return ()
         return (Job(BASELINE, self.seed, self.larger).name,)
 
     @property
     def parts(self) -> frozenset[str]:
-        """What it shares with other jobs: made by the first of them, taken over by the others."""
+        """The parts it shares with other jobs: made by the first of them, reused by the others."""
         kind = f"{'larger-' if self.larger else ''}{self.seed}"
         parts = {f"stage1-{kind}"}
         memory = self.system.partition("-")[0]
@@ -153,7 +153,7 @@ class Experiment:
         return self.out / "runs" / job.name
 
     def jobs(self) -> list[Job]:
-        """The grid, in the order in which it is worked off: the sentence models first."""
+        """The grid, in the order in which jobs start: the sentence models first."""
         chosen = self.config.systems
         jobs = [Job(system, seed) for system in chosen for seed in self.config.seeds]
         if self.config.has_larger:

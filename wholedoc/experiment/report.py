@@ -16,23 +16,16 @@ from torch import Tensor
 from wholedoc.experiment import tables
 from wholedoc.experiment.grid import BASELINE, Job, SystemName
 from wholedoc.experiment.results import Results, RunResults
-from wholedoc.experiment.tables import LABELS, CellMaker
+from wholedoc.experiment.tables import FUSIONS, LABELS, CellMaker
 from wholedoc.files import write_atomically
-from wholedoc.rendering.charts import Figure, draw
+from wholedoc.rendering.charts import Figure
 from wholedoc.rendering.page import draw_heat_map, escape, make_page
-from wholedoc.rendering.tables import Cell, Row, Table
-from wholedoc.rendering.tables import format_html as format_table
-from wholedoc.rendering.tables import format_markdown as format_markdown_table
+from wholedoc.rendering.tables import Cell, Row, Table, join_parts
 
 _PIECE = re.compile(r"\w+|\W+")
-# Whose translations are looked at: the first of these that is there.
-_PREFERRED: tuple[SystemName, ...] = (
-    "both-context",
-    "both-output",
-    "src-context",
-    "src-output",
-    "trg-context",
-    "trg-output",
+# Examples come from the first of these that is there.
+_PREFERRED: tuple[SystemName, ...] = tuple(
+    fusion[memory] for memory in ("both", "src", "trg") for fusion in FUSIONS.values()
 )
 
 
@@ -46,17 +39,17 @@ class Example:
     """Whose gain or loss it is."""
     seed: int
     document: int
-    """The number of the document in the test set."""
+    """The index of the document in the test set."""
     document_name: str
     sentence: int
-    """The number of the sentence in its document."""
+    """The index of the sentence in its document."""
     change: float
     """chrF of the system's translation minus that of the sentence model's."""
     src: str
     trg: str
     translations: dict[SystemName, str]
     weights: dict[str, Tensor]
-    """Whom each sentence of the document read, by memory."""
+    """Which sentences each sentence of the document read, by memory."""
 
     def to_json(self) -> dict[str, Any]:
         """All but the weights of the sentences around it."""
@@ -77,6 +70,14 @@ class Examples:
         "whose chrF rises most from S-NMT to the system with both memories, and the one whose chrF "
         "falls most."
     )
+
+    def to_html(self) -> str:
+        """Each sentence with its translations and the weights of its document."""
+        return f'<p class="note">{escape(self.note)}</p>' + _html_examples(self.chosen)
+
+    def to_markdown(self) -> str:
+        """Each sentence with its translations."""
+        return join_parts([self.note, *map(_markdown_example, self.chosen)])
 
 
 Block = Table | Figure | Examples
@@ -248,19 +249,11 @@ def format_markdown(report: Report) -> str:
     if report.failed:
         parts += ["## Failed runs", _bullets(report.failed)]
     for block in report.blocks:
-        parts.append(f"## {_heading(block)}")
-        if isinstance(block, Examples):
-            parts += [block.note, *map(_markdown_example, block.chosen)]
-        else:
-            parts += _markdown_numbers(block)
-            parts.append(block.note)
-            for table in block.printed:
-                caption = f" ({table.title})" if table.title else ""
-                parts += [f"The paper's numbers{caption}:", format_markdown_table(table)]
+        parts += [f"## {_heading(block)}", block.to_markdown()]
     parts += ["## Signatures", _bullets(report.signatures)]
     if report.missing:
         parts += ["## Missing measures", _bullets(report.missing)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return join_parts(parts) + "\n"
 
 
 def _heading(block: Block) -> str:
@@ -271,22 +264,11 @@ def _bullets(values: dict[str, str]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in values.items())
 
 
-def _markdown_numbers(block: Table | Figure) -> list[str]:
-    """A table, or the points of charts as tables."""
-    if isinstance(block, Table):
-        return [format_markdown_table(block)]
-    parts = []
-    for chart in block.charts:
-        caption = f"{chart.title}, {chart.y}:" if chart.title else f"{chart.y}:"
-        parts += [caption, format_markdown_table(chart.to_table())]
-    return parts
-
-
 def _markdown_example(example: Example) -> str:
     texts = {"Source": example.src, "Target": example.trg}
     texts |= {LABELS[system]: text for system, text in example.translations.items()}
     rows = tuple(Row(name, (Cell(text),)) for name, text in texts.items())
-    return f"{_choice(example)}\n\n{format_markdown_table(Table('', '', (('', ''),), rows))}"
+    return join_parts([_choice(example), Table("", "", (("", ""),), rows).to_markdown()])
 
 
 def _choice(example: Example) -> str:
@@ -302,7 +284,11 @@ def _choice(example: Example) -> str:
 
 def format_html(report: Report) -> str:
     """The report as one page that needs nothing else."""
-    sections = [_html_block(block) for block in report.blocks]
+    sections = (
+        f'<section id="{_anchor(block)}"><h2>{escape(_heading(block))}</h2>'
+        f"{block.to_html()}</section>"
+        for block in report.blocks
+    )
     contents = "".join(
         f'<li><a href="#{_anchor(block)}">{escape(_heading(block))}</a></li>'
         for block in report.blocks
@@ -336,35 +322,14 @@ def _html_failed(failed: dict[str, str]) -> str:
     return f'<div class="failed"><h2>Failed runs</h2>{_html_facts(failed)}</div>'
 
 
-def _html_block(block: Block) -> str:
-    note = f'<p class="note">{escape(block.note)}</p>'
-    if isinstance(block, Examples):
-        body = note + _html_examples(block.chosen)
-    else:
-        body = format_table(block) if isinstance(block, Table) else _html_figure(block)
-        body += note
-        if block.printed:
-            printed = "".join(f"<p>{escape(t.title)}</p>{format_table(t)}" for t in block.printed)
-            body += f"<details><summary>The paper’s numbers</summary>{printed}</details>"
-    return f'<section id="{_anchor(block)}"><h2>{escape(_heading(block))}</h2>{body}</section>'
-
-
-def _html_figure(figure: Figure) -> str:
-    charts = (
-        f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
-        for chart in figure.charts
-    )
-    return f'<div class="charts">{"".join(charts)}</div>'
-
-
 def _html_examples(examples: Sequence[Example]) -> str:
     if not examples:
         return "<p>No translation differs.</p>"
     return (
         '<p class="note"><mark class="right">Blue</mark> words stand in the reference and not in '
         'every translation shown, <mark class="wrong">red</mark> ones not in the reference. The '
-        "maps show whom each sentence of the document reads in the last pass; the framed row is "
-        f"the sentence shown.</p>{''.join(map(_html_example, examples))}"
+        "maps show which sentences each sentence reads in the last pass; the framed row is the "
+        f"sentence shown.</p>{''.join(map(_html_example, examples))}"
     )
 
 

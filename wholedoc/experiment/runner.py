@@ -113,7 +113,7 @@ def run_jobs(
                 ):
                     waiting.remove(job)
                     running[job.name] = job
-                    say(f"{job.name}: begun ({names.index(job.name) + 1} of {len(names)})")
+                    say(f"{job.name}: started ({names.index(job.name) + 1} of {len(names)})")
                     pool.start(job.name)
             for name, error in pool.wait().items() if running else ():
                 job = running.pop(name)

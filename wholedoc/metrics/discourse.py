@@ -370,7 +370,7 @@ class Discourse:
         return [Aligned(*values) for values in right], [Aligned(*values) for values in found]
 
     def _cut(self, items: Sequence[_Item]) -> list[Sequence[_Item]]:
-        """Cut what there is of each sentence into documents."""
+        """Group one item per sentence by document."""
         documents = []
         start = 0
         for size in self._sizes:

@@ -71,7 +71,7 @@ class Metric(ABC):
     """
 
     names: tuple[str, ...]
-    """The scores it gives, the one it is known for first."""
+    """The names of its scores, the main one first."""
     unit: Unit = "sentence"
     """What a row of statistics belongs to."""
     lower_is_better: bool = False

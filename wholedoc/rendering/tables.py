@@ -76,6 +76,14 @@ class Table:
         ]
         return {"name": self.name, "title": self.title, "columns": self.headings, "rows": rows}
 
+    def to_html(self) -> str:
+        """The table, its note, and the paper's numbers behind a fold."""
+        return format_html(self) + note_html(self.note, self.printed)
+
+    def to_markdown(self) -> str:
+        """The table, its note, and the paper's numbers."""
+        return join_parts([format_markdown(self), note_markdown(self.note, self.printed)])
+
 
 def mark_best(rows: Sequence[Row], columns: Sequence[int], lowest: bool = False) -> list[Row]:
     """The rows with the best value of each of some columns marked, as the paper's bold does."""
@@ -149,6 +157,29 @@ def format_html(table: Table) -> str:
         f'<div class="wide"><table class="numbers"><thead>{head}<tr><th></th>{names}</tr></thead>'
         f"{''.join(bodies)}</table></div>"
     )
+
+
+def note_html(note: str, printed: Sequence[Table]) -> str:
+    """What stands below a table or a figure."""
+    shown = f'<p class="note">{escape(note)}</p>'
+    if printed:
+        tables = "".join(f"<p>{escape(table.title)}</p>{format_html(table)}" for table in printed)
+        shown += f"<details><summary>The paper’s numbers</summary>{tables}</details>"
+    return shown
+
+
+def note_markdown(note: str, printed: Sequence[Table]) -> str:
+    """What stands below a table or a figure."""
+    parts = [note]
+    for table in printed:
+        caption = f" ({table.title})" if table.title else ""
+        parts += [f"The paper's numbers{caption}:", format_markdown(table)]
+    return join_parts(parts)
+
+
+def join_parts(parts: Sequence[str]) -> str:
+    """Paragraphs of Markdown; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part)
 
 
 def _html_row(row: Row) -> str:
