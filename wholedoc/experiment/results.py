@@ -204,10 +204,10 @@ class Results:
         """Sentences of each document."""
         return [len(document) for document in self.documents]
 
-    def of(self, system: SystemName, larger: bool = False) -> list[RunResults]:
+    def of(self, system: SystemName) -> list[RunResults]:
         """The finished runs of a system, in the order of the seeds."""
         seeds = self.experiment.config.seeds
-        jobs = [Job(system, seed, larger) for seed in seeds]
+        jobs = [Job(system, seed) for seed in seeds]
         return [self.runs[job] for job in jobs if job in self.runs]
 
 

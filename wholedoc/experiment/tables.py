@@ -410,7 +410,7 @@ def _discourse_cells(make: CellMaker, test: Discourse, system: SystemName) -> tu
         return ()
     pairs = [(make.results.runs.get(Job(BASELINE, run.job.seed)), run) for run in runs]
     errors = [
-        test.compare(base.translations, run.translations).all.rates()
+        test.compare(base.translations, run.translations).rates()
         for base, run in pairs
         if base is not None and base is not run
     ]

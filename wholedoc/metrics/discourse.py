@@ -5,7 +5,7 @@ right. ``docs/discourse.md`` tells how to read them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import combinations
 from typing import Self, TypeVar
@@ -55,12 +55,6 @@ class Consistency(Counts):
     counted on the same pairs, so that a system is not favoured by what it leaves out.
     """
 
-    words: int = 0
-    """Source lemmas with at least one pair, counted once in each document."""
-    occurrences: int = 0
-    """Occurrences, of lemmas that occur more than once, that the reference translates."""
-    untranslated: int = 0
-    """Those of them that the output does not translate."""
     pairs: int = 0
     """Pairs of occurrences that reference and output both translate."""
     same: int = 0
@@ -96,15 +90,9 @@ def _translations(pair: Aligned, i: int, content: ContentWords) -> frozenset[str
 
 
 def _count_word(occurrences: Sequence[tuple[frozenset[str], frozenset[str]]]) -> Consistency:
-    expected = [translations for translations in occurrences if translations[0]]
-    if len(expected) < 2:
-        return Consistency()
-    found = [translations for translations in expected if translations[1]]
-    pairs = list(combinations(found, 2))
+    translated = [found for found in occurrences if all(found)]
+    pairs = list(combinations(translated, 2))
     return Consistency(
-        words=int(bool(pairs)),
-        occurrences=len(expected),
-        untranslated=len(expected) - len(found),
         pairs=len(pairs),
         same=sum(not one[1].isdisjoint(other[1]) for one, other in pairs),
         reference_same=sum(not one[0].isdisjoint(other[0]) for one, other in pairs),
@@ -118,22 +106,13 @@ def _count_word(occurrences: Sequence[tuple[frozenset[str], frozenset[str]]]) ->
 class Pronouns(Counts):
     """Source pronouns that the reference translates by pronouns.
 
-    pronoun_accuracy = correct / total; total = correct + other + missing. In the manner of APT
-    (Miculicich Werlen & Popescu-Belis 2017), save that the case of an English pronoun is no matter:
-    *he*, *him* and *his* are one.
+    pronoun_accuracy = correct / total. In the manner of APT (Miculicich Werlen & Popescu-Belis
+    2017), save that the case of an English pronoun is no matter: *he*, *him* and *his* are one.
     """
 
     total: int = 0
     correct: int = 0
     """A pronoun of the reference's, in any case, is linked to the source word."""
-    identical: int = 0
-    """Those of them in the very form of the reference's."""
-    other: int = 0
-    """Only other pronouns are linked to it."""
-    missing: int = 0
-    """No pronoun is linked to it."""
-    skipped: int = 0
-    """Source pronouns, beside the total, that the reference translates by no pronoun."""
 
 
 def count_pronouns(
@@ -144,23 +123,18 @@ def count_pronouns(
     Without a table of the source language's pronouns, every source word is counted that the
     reference translates by one. Without a table of the target's, there is nothing to count.
     """
-    total = correct = identical = missing = skipped = 0
+    total = correct = 0
     for right, given in zip(reference, output, strict=True):
         for i, word in enumerate(right.src):
             if src.pronouns and not src.is_pronoun(word):
                 continue
-            expected = [target for target in right.targets(i) if trg.is_pronoun(target)]
-            if not expected:
-                skipped += bool(src.pronouns)
-                continue
-            found = [target for target in given.targets(i) if trg.is_pronoun(target)]
-            total += 1
-            missing += not found
-            correct += not {w.lemma for w in expected}.isdisjoint(w.lemma for w in found)
-            identical += not {w.form.lower() for w in expected}.isdisjoint(
-                w.form.lower() for w in found
+            expected, found = (
+                {token.lemma for token in pair.targets(i) if trg.is_pronoun(token)}
+                for pair in (right, given)
             )
-    return Pronouns(total, correct, identical, total - correct - missing, missing, skipped)
+            total += bool(expected)
+            correct += not expected.isdisjoint(found)
+    return Pronouns(total, correct)
 
 
 # Repeated names and terms: are they kept wherever the reference has them?
@@ -204,8 +178,6 @@ class Errors(Counts):
     corrected_share = corrected / wrong and new_share = new / wrong: the paper's 85 % and 10 %.
     """
 
-    words: int = 0
-    """All words of the reference."""
     wrong: int = 0
     """Words that the baseline misses."""
     corrected: int = 0
@@ -221,47 +193,18 @@ class Errors(Counts):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Corrections(Counts):
-    """The errors among all words of the reference, and among those of some kinds."""
-
-    all: Errors = field(default_factory=Errors)
-    content: Errors = field(default_factory=Errors)
-    pronouns: Errors = field(default_factory=Errors)
-    names: Errors = field(default_factory=Errors)
-
-
-def count_corrections(
-    reference: Tokens,
-    outputs: tuple[Tokens, Tokens],
-    names: Collection[str],
-    content: ContentWords,
-    splitter: Splitter,
-) -> Corrections:
+def count_errors(reference: Tokens, baseline: Tokens, system: Tokens) -> Errors:
     """Count one sentence, given as the baseline's and the system's output.
 
     A word that the reference has r times, the baseline b times and the system s times (as lemma)
     is wrong max(r − b, 0) times in the baseline and max(r − s, 0) times in the system; the
     difference is corrected, or new.
     """
-    pronouns = {word.lemma for word in reference if splitter.is_pronoun(word)}
-    lemmas = Counter(word.lemma for word in reference)
-    baseline, system = (Counter(word.lemma for word in output) for output in outputs)
-
-    def count(chosen: Iterable[str]) -> Errors:
-        errors = Errors()
-        for lemma in chosen:
-            wrong = max(lemmas[lemma] - baseline[lemma], 0)
-            still = max(lemmas[lemma] - system[lemma], 0)
-            errors += Errors(lemmas[lemma], wrong, max(wrong - still, 0), max(still - wrong, 0))
-        return errors
-
-    return Corrections(
-        all=count(lemmas),
-        content=count(lemma for lemma in lemmas if lemma in content),
-        pronouns=count(pronouns),
-        names=count(lemma for lemma in lemmas if lemma in names),
+    expected, before, after = (
+        Counter(token.lemma for token in sentence) for sentence in (reference, baseline, system)
     )
+    missed, still = expected - before, expected - after
+    return Errors(missed.total(), (missed - still).total(), (still - missed).total())
 
 
 # Whole test sets.
@@ -338,16 +281,10 @@ class Discourse:
             count_repetition(expected, found, is_term),
         )
 
-    def compare(self, baseline: Sequence[str], system: Sequence[str]) -> Corrections:
+    def compare(self, baseline: Sequence[str], system: Sequence[str]) -> Errors:
         """Count what ``system`` puts right of the errors of ``baseline``, and what it breaks."""
-        outputs = list(zip(self._split(baseline), self._split(system), strict=True))
-        documents = zip(self._cut(self._references), self._cut(outputs), self._names, strict=True)
-        counts = (
-            count_corrections(right, pair, names, self._trg_content, self._trg_splitter)
-            for reference, pairs, names in documents
-            for right, pair in zip(reference, pairs, strict=True)
-        )
-        return sum(counts, Corrections())
+        outputs = zip(self._references, self._split(baseline), self._split(system), strict=True)
+        return sum((count_errors(*sentence) for sentence in outputs), Errors())
 
     def _split(self, output: Sequence[str]) -> list[Tokens]:
         if len(output) != len(self._src):
