@@ -33,12 +33,14 @@ from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.metrics.contrastive import (
+    Accuracy,
     ContrastiveItem,
     ItemScore,
     count_right,
     read_contrastive,
+    score_items,
 )
-from wholedoc.metrics.scored import score_corpus, score_items
+from wholedoc.metrics.perplexity import score_corpus
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
@@ -368,12 +370,35 @@ def test_a_reference_is_right_if_it_is_strictly_better() -> None:
     assert count_right(named).to_json() == {
         "items": 3,
         "right": 1,
+        "ties": 1,
         "accuracy": pytest.approx(1 / 3),
         "kinds": {
-            "a": {"items": 1, "right": 1, "accuracy": 1.0},
-            "b": {"items": 1, "right": 0, "accuracy": 0.0},
+            "a": {"items": 1, "right": 1, "ties": 0, "accuracy": 1.0},
+            "b": {"items": 1, "right": 0, "ties": 0, "accuracy": 0.0},
         },
     }
+
+
+def test_ties_are_counted_and_said() -> None:
+    """Equal but for the order in which sums were rounded, or a tie behind a better one."""
+    cases = [
+        (-1.0, (-1.0000001, -3.0)),
+        (-1.0000001, (-1.0,)),
+        (-2.0, (-2.0, -1.0)),
+        (-2.0, (-3.0,)),
+    ]
+    scores = [ItemScore(item(), *case) for case in cases]
+    assert [score.tied for score in scores] == [True, True, False, False]
+    assert [score.to_json()["tied"] for score in scores] == [True, True, False, False]
+    assert [score.right for score in scores] == [False, False, False, True]
+    assert count_right(scores).summary == [
+        "all: 25.0 % right, 1 of 4; 2 ties, counted as not right"
+    ]
+
+
+def test_translations_of_unknown_words_alone_are_ties(translator: Translator) -> None:
+    unheard = ContrastiveItem(1, ("s1 s2", "s3"), 0, "t1 north", ("t1 south",), None, "")
+    assert count_right(score_items(translator, [unheard])).whole == Accuracy(1, 0, 1, 0.0)
 
 
 GOOD = {"source": ["s1", "s2"], "sentence": 1, "reference": "t2", "alternatives": ["t1"]}
@@ -569,8 +594,8 @@ def test_a_contrastive_set(files: list[Path], translator: Translator, cli: Cli) 
     code, output, errors = cli(*arguments, "-o", "out.jsonl", "--json")
     assert (code, errors) == (0, "")
     found = json.loads(output)
-    assert list(found) == ["items", "right", "accuracy", "kinds"]
-    assert found["kinds"]["words"] == {"items": 2, "right": 1, "accuracy": 0.5}
+    assert list(found) == ["items", "right", "ties", "accuracy", "kinds"]
+    assert found["kinds"]["words"] == {"items": 2, "right": 1, "ties": 0, "accuracy": 0.5}
     items = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [i["line"] for i in items] == [1, 3, 5]
     assert [len(i["alternatives"]) for i in items] == [1, 2, 1]

@@ -12,7 +12,7 @@ from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.model.language import SentenceVectors
-from wholedoc.store.learn_shortlist import learn_shortlist
+from wholedoc.store.shortlist import learn_shortlist
 
 DOCUMENT_SIZES = (10, 50, 200, 1000, 5000)
 

@@ -105,8 +105,7 @@ def experiment(
 
     chosen = load_experiment(file, out)
 
-    from wholedoc.experiment.page import write_reports
-    from wholedoc.experiment.report import build_report
+    from wholedoc.experiment.report import build_report, write_reports
     from wholedoc.experiment.results import load_results
     from wholedoc.experiment.runner import run_experiment
 

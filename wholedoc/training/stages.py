@@ -87,7 +87,7 @@ class _Training:
         sets = Sets(self.run.load_corpus("train"), self.run.load_corpus("dev"))
         sentences = Sets(self.run.load_corpus(sentence_set(self.config)), sets.dev)
         sentence_model = self._train_sentence_model(sentences)
-        self._learn_lexicon(sentence_model)
+        self._learn_lexicon()
         if not self.config.model.reads_document:
             return
         if self.config.model.reads_source:
@@ -116,13 +116,11 @@ class _Training:
         self._train(task)
         return model
 
-    def _learn_lexicon(self, model: TranslationModel) -> None:
+    def _learn_lexicon(self) -> None:
         run, config = self.run, self.config
         if not self.group.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
             return
-        corpus = open_corpus(config, "train")
-        tokens = config.stage1.batch_tokens
-        lexicon = learn_lexicon(model, corpus, *run.load_vocabularies(), tokens)
+        lexicon = learn_lexicon(open_corpus(config, "train"), *run.load_vocabularies())
         write_lexicon(run.lexicon_file, lexicon)
 
     def _train_language_model(self, direction: str, sets: Sets) -> None:
