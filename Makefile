@@ -12,6 +12,7 @@ $(VENV)/.installed: pyproject.toml hatch_build.py wholedoc/kernels/build.py $(wi
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wholedoc needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -c 'from wholedoc.kernels import describe; print("CPU kernels:", describe())'
 	touch $@
 
 demo: setup

@@ -65,7 +65,7 @@ def translate(
         typer.Option(help="Write a page: what each pass changed, what each sentence read."),
     ] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Round weights to 8 bits: mostly faster.")
+        bool, typer.Option("--int8", help="Multiply in 8 bits: faster with VNNI.")
     ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""
