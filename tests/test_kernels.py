@@ -619,9 +619,9 @@ def test_mixed_precision_is_described_where_it_can_be_had(
 
 def test_mixed_precision_that_cannot_be_had_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with use("torch"):
-        check_precision("single")
+        check_precision("single", "single")
         assert capsys.readouterr().err == ""
-        check_precision("mixed")
+        check_precision("single", "mixed")
         with mixed_precision():
             assert not native.multiplies_bf16()
     assert "training in single precision (torch)" in capsys.readouterr().err

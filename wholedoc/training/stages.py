@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from wholedoc.config import Config
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.decoding.likelihood import generated_states, given_states
+from wholedoc.kernels import check_precision
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
@@ -53,6 +54,8 @@ def train(config: Config, directory: Path) -> Run:
         if world.leads:
             stack.enter_context(run.lock())
             run.prepare(config)
+            stages = (config.stage0, config.stage1, config.stage2)
+            check_precision(*(stage.precision for stage in stages))
             prepare_data(config, run)
         world.wait()
         stack.enter_context(tiny_numbers_as_zero())
