@@ -13,8 +13,7 @@ from toy import read
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.memory import Readings, SourceMemory, read_memory
-from wholedoc.model.size import measure_sizes
-from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.model.translation import TranslationModel, initialise, measure_sizes
 
 # Table 3, increments over S-NMT in millions, for (source, target) vocabularies.
 TABLE_3 = {

@@ -27,7 +27,7 @@ from wholedoc.progress import say
 if TYPE_CHECKING:
     from wholedoc.metrics.context_use import ContextUse
     from wholedoc.metrics.perplexity import ScoredCorpus
-    from wholedoc.model.size import Size
+    from wholedoc.model.translation import Size
 
 
 def evaluate(
@@ -181,7 +181,7 @@ def params(
 ) -> None:
     """Parameter counts of every variant: the paper's Table 3."""
     sizes_of = load_config(config).model.without_context()  # checked before torch is imported
-    from wholedoc.model.size import measure_sizes
+    from wholedoc.model.translation import measure_sizes
 
     sizes = measure_sizes(sizes_of, src_vocab, trg_vocab)
     if as_json:

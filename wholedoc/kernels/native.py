@@ -186,9 +186,9 @@ def multiplies_bf16() -> bool:
     return _mixed.get()
 
 
-def check_precision(precision: str) -> None:
-    """Say so if ``mixed`` precision is configured and cannot be had."""
-    if precision == "mixed" and not describe(mixed=True).endswith("mixed"):
+def check_precision(*precisions: str) -> None:
+    """Say so if any of the configured precisions is ``mixed`` and that cannot be had."""
+    if "mixed" in precisions and not describe(mixed=True).endswith("mixed"):
         say(
             'precision = "mixed" needs the compiled kernels and a processor with bfloat16 '
             f"instructions (AVX512-BF16); training in single precision ({describe()})"

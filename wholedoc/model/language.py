@@ -1,4 +1,4 @@
-"""Language models of the source side, whose last states stand for whole sentences."""
+"""Language models of the source side, whose last states are the vectors of sentences."""
 
 from collections.abc import Sequence
 from typing import final
@@ -34,7 +34,7 @@ class LanguageModel(nn.Module):
 
 
 def read_forward(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """``<s> x_1 … x_n``, padded, and the number of words read; sentences end with ``</s>``."""
+    """``<s> x_1 … x_n``, padded, and how many words are read; sentences end with ``</s>``."""
     return pad([[BOS, *sentence[:-1]] for sentence in sentences])
 
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from wholedoc.config import ModelConfig
+from wholedoc.config import FusionName, MemoryName, ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder, Gates
@@ -133,3 +134,34 @@ def _is_embedding(model: nn.Module, parameter: Tensor) -> bool:
     return any(
         module.weight is parameter for module in model.modules() if isinstance(module, nn.Embedding)
     )
+
+
+VARIANTS: tuple[tuple[FusionName, MemoryName], ...] = (
+    ("none", "none"),
+    ("context", "src"),
+    ("context", "trg"),
+    ("context", "both"),
+    ("output", "src"),
+    ("output", "trg"),
+    ("output", "both"),
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A variant and its trainable parameters; the frozen sentence language models do not count."""
+
+    fusion: FusionName
+    memory: MemoryName
+    parameters: int
+
+
+def measure_sizes(config: ModelConfig, src_vocabulary: int, trg_vocabulary: int) -> list[Size]:
+    """The size of every variant of a model with the given vocabularies."""
+    sizes = []
+    for fusion, memory in VARIANTS:
+        variant = replace(config, fusion=fusion, memory=memory)
+        with torch.device("meta"):  # no weights are allocated
+            model = TranslationModel(variant, src_vocabulary, trg_vocabulary)
+        sizes.append(Size(fusion, memory, sum(p.numel() for p in model.parameters())))
+    return sizes

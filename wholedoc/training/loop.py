@@ -18,7 +18,7 @@ from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
-from wholedoc.kernels import check_precision, describe, mixed_precision
+from wholedoc.kernels import describe, mixed_precision
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.store.checkpoint import (
     Position,
@@ -117,7 +117,6 @@ def train_stage(
             say(f"{task.name}: nothing left to do, finished by an earlier start")
     else:
         if group.leads:
-            check_precision(config.precision)
             if position.updates:
                 say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
             log.write(

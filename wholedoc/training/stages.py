@@ -22,6 +22,7 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import generated_states, given_states
+from wholedoc.kernels import check_precision
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
@@ -64,6 +65,8 @@ def train(config: Config, directory: Path) -> Run:
             check_data(config, run)
             stack.enter_context(run.lock())
             run.prepare(config)
+            stages = (config.stage0, config.stage1, config.stage2)
+            check_precision(*(stage.precision for stage in stages))
             prepare_data(config, run)
         group.barrier()
         stack.enter_context(tiny_numbers_as_zero())
