@@ -42,7 +42,7 @@ from wholedoc.model import unroll
 from wholedoc.model.decoder import Decoder
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
-from wholedoc.training.loop import tiny_numbers_as_zero
+from wholedoc.training.loop import flush_denormals
 from wholedoc.training.objective import _OutputLoss
 
 DECODER, DECODER_BACK = "decoder's products, there", "decoder's products, back"
@@ -262,7 +262,7 @@ def main() -> None:
     options = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as directory, tiny_numbers_as_zero():
+    with tempfile.TemporaryDirectory() as directory, flush_denormals():
         if options.run:
             material = run_material(Run(options.run))
         else:

@@ -115,11 +115,12 @@ class Translator:
         *,
         measure: bool = True,
     ) -> list[TranslatedDocument]:
-        """Translate many documents at once; ``progress`` is told of finished sentences and words.
+        """Translate many documents at once.
 
-        ``config`` replaces the model's own settings of search. Not to ``measure`` the objective
-        saves time. A sentence of more than ``config.sentence_tokens`` is translated in pieces,
-        each as a sentence of its document, and put together again.
+        ``config`` replaces the model's own settings of search; ``progress`` is called with finished
+        sentences and words; not to ``measure`` the objective saves time. A sentence of more than
+        ``config.sentence_tokens`` is translated in pieces, each as a sentence of its document, and
+        put together again.
         """
         config = check_search(config or self.config.search, nbest)
         texts = _check_documents(documents, "documents")
@@ -170,7 +171,7 @@ class Translator:
     ) -> list[ContextScores]:
         """Score given translations with their documents, without, and with other documents.
 
-        ``progress`` is told of finished sentences and words, each condition by itself.
+        ``progress`` is called with finished sentences and words, each condition by itself.
         """
         sources, targets = self._encode_pairs(documents, translations, memory)
         batch_tokens = self.config.search.batch_tokens
