@@ -206,22 +206,7 @@ class Translator:
         config: SearchConfig,
     ) -> TranslatedDocument:
         """The texts of a document's translations; ``cells`` are pieces of what it has read."""
-        passes = []
-        for translations in document.passes:
-            rest = iter(translations)
-            passes.append(
-                [
-                    join_pieces(
-                        [
-                            [self._translation(piece.text, found, config) for found in next(rest)]
-                            for piece in pieces
-                        ],
-                        [piece.separator for piece in pieces],
-                        config.length_penalty,
-                    )
-                    for pieces in sentences
-                ]
-            )
+        passes = [self._joined(found, sentences, config) for found in document.passes]
         counts = [len(pieces) for pieces in sentences]
         return TranslatedDocument(
             passes[-1],
@@ -231,6 +216,23 @@ class Translator:
             document.objective,
             counts,
         )
+
+    def _joined(
+        self,
+        found: list[list[Hypothesis]],
+        sentences: list[list[_Piece]],
+        config: SearchConfig,
+    ) -> list[list[Translation]]:
+        """The translations of sentences, from the hypotheses of all their pieces in a row."""
+        rest, joined = iter(found), []
+        for pieces in sentences:
+            parts = [
+                [self._translation(piece.text, hypothesis, config) for hypothesis in next(rest)]
+                for piece in pieces
+            ]
+            separators = [piece.separator for piece in pieces]
+            joined.append(join_pieces(parts, separators, config.length_penalty))
+        return joined
 
     def _pieces(self, text: str, config: SearchConfig) -> list[_Piece]:
         """A sentence as it is, or in pieces where it is too long for one search."""
