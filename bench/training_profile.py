@@ -38,7 +38,7 @@ from wholedoc.kernels.recurrence import _BiGRU, _DecodeSteps
 from wholedoc.model.decoder import Decoder
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
-from wholedoc.training.loop import tiny_numbers_as_zero
+from wholedoc.training.loop import flush_denormals
 
 DECODER, DECODER_BACK = "decoder steps, forward", "decoder steps, backward"
 ENCODER, ENCODER_BACK = "encoder, forward", "encoder, backward"
@@ -242,7 +242,7 @@ def main() -> None:
     options = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as directory, tiny_numbers_as_zero():
+    with tempfile.TemporaryDirectory() as directory, flush_denormals():
         if options.run:
             material = run_material(Run(options.run))
         else:

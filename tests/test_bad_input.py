@@ -104,7 +104,7 @@ def unknown_option(at: Place) -> Bad:
 
 @case
 def missing_argument(at: Place) -> Bad:
-    return ["train"], "CONFIG", "--help"
+    return ["train"], "no configuration is given", "wholedoc train CONFIG"
 
 
 @case
@@ -210,7 +210,7 @@ CASES |= {
         ("stage1.clip=-1.0", "at least 0"),
         ("stage1.dropout=1.0", "between 0 and 0.95"),
         ("stage1.decay=0.0", "between 0.01 and 1"),
-        ("search.beam=0", "at least 1"),
+        ("search.beam=0", "between 1 and 100"),
         ("stage1.clip=nan", "at least 0"),
     ]
 }

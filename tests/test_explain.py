@@ -141,7 +141,7 @@ def translated(
     target: torch.Tensor | None = None,
 ) -> TranslatedDocument:
     objective = [-10.0 * number for number in range(1, len(history))]
-    return TranslatedDocument([], list(history), source, target, objective)
+    return TranslatedDocument([], list(history), source, target, objective, [])
 
 
 def page_of(

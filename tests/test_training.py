@@ -31,8 +31,8 @@ from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
     Task,
+    flush_denormals,
     peak_rss_mb,
-    tiny_numbers_as_zero,
     train_stage,
 )
 from wholedoc.training.objective import sentence_loss
@@ -502,6 +502,6 @@ def test_mixed_precision_is_for_updates_and_learns_as_well(
 def test_tiny_numbers_are_zero_in_training_and_only_there() -> None:
     tiny = torch.tensor(1e-30)
     assert (tiny * 1e-10).item() > 0
-    with tiny_numbers_as_zero():
+    with flush_denormals():
         assert (tiny * 1e-10).item() == 0
     assert (tiny * 1e-10).item() > 0

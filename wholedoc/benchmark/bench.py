@@ -26,7 +26,7 @@ from wholedoc.benchmark.workload import Material, run_material, shipped_material
 from wholedoc.kernels import describe
 from wholedoc.progress import say
 from wholedoc.store.run import Run
-from wholedoc.training.loop import peak_rss_mb, tiny_numbers_as_zero
+from wholedoc.training.loop import flush_denormals, peak_rss_mb
 
 BATCHES = (500, 1000, 2000, 4000)
 SEARCHED = 200
@@ -83,7 +83,7 @@ def run_bench(run: Path | None, names: Sequence[str], rounds: int, sentences: in
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with tempfile.TemporaryDirectory() as directory, tiny_numbers_as_zero():
+        with tempfile.TemporaryDirectory() as directory, flush_denormals():
             if run is not None:
                 materials = [run_material(Run(run))]
             else:

@@ -16,7 +16,7 @@ from wholedoc.model.memory import DocumentContext, Readings
 
 Sentence = list[int]
 Progress = Callable[[int, int], None]
-"""Called with numbers of finished sentences and words."""
+"""Called with how many sentences and words have been finished since the last call."""
 
 
 @dataclass(eq=False)

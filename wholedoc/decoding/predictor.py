@@ -24,7 +24,7 @@ from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.shortlist import Shortlist
 
-# The output layer is filled up to a multiple of this: search looks at its words in blocks.
+# The output layer is padded to a multiple of this: search looks at its words in blocks.
 BLOCK = 32
 
 
@@ -33,9 +33,9 @@ class Outputs:
     """The words that may be produced, and the output layer for them."""
 
     product: Product
-    """r_j ↦ their logits; those of the filling are -inf."""
+    """r_j ↦ their logits; those of the padding are -inf."""
     words: Int[Tensor, " output"]
-    """The number of each word in the vocabulary; the filling stands for any."""
+    """The token id of each output; those of the padding do not matter."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ class Predictor:
     def _outputs(self, words: Int[Tensor, " word"]) -> Outputs:
         """The output layer for some words, in order, the special ones first."""
         layer = self.model.decoder.output.vocabulary
-        filling = -len(words) % BLOCK
-        weight = pad(layer.weight.detach()[words], (0, 0, 0, filling))
-        bias = pad(layer.bias.detach()[words], (0, filling), value=-math.inf)
-        return Outputs(self.product(weight, bias), pad(words, (0, filling)))
+        padding = -len(words) % BLOCK
+        weight = pad(layer.weight.detach()[words], (0, 0, 0, padding))
+        bias = pad(layer.bias.detach()[words], (0, padding), value=-math.inf)
+        return Outputs(self.product(weight, bias), pad(words, (0, padding)))
 
     def start(
         self,

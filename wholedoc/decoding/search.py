@@ -90,7 +90,7 @@ class _Frontier:
     def __post_init__(self) -> None:
         device = self.sentences.keys.device
         self.live = torch.arange(len(self.caps), device=device)
-        """The numbers of the sentences that are still in the batch."""
+        """The indices of the sentences that are still in the batch."""
         self.cap = torch.tensor(self.caps, device=device)
         """Their caps."""
         self.cap_steps = set(self.caps)

@@ -115,11 +115,12 @@ class Translator:
         *,
         measure: bool = True,
     ) -> list[TranslatedDocument]:
-        """Translate many documents at once; ``progress`` is told of finished sentences and words.
+        """Translate many documents at once.
 
-        ``config`` replaces the model's own settings of search. Not to ``measure`` the objective
-        saves time. A sentence of more than ``config.sentence_tokens`` is translated in pieces,
-        each as a sentence of its document, and put together again.
+        ``config`` replaces the model's own settings of search; ``progress`` is called with finished
+        sentences and words; not to ``measure`` the objective saves time. A sentence of more than
+        ``config.sentence_tokens`` is translated in pieces, each as a sentence of its document, and
+        put together again.
         """
         config = check_search(config or self.config.search, nbest)
         texts = _check_documents(documents, "documents")
@@ -170,7 +171,7 @@ class Translator:
     ) -> list[ContextScores]:
         """Score given translations with their documents, without, and with other documents.
 
-        ``progress`` is told of finished sentences and words, each condition by itself.
+        ``progress`` is called with finished sentences and words, each condition by itself.
         """
         sources, targets = self._encode_pairs(documents, translations, memory)
         batch_tokens = self.config.search.batch_tokens
@@ -205,22 +206,7 @@ class Translator:
         config: SearchConfig,
     ) -> TranslatedDocument:
         """The texts of a document's translations; ``cells`` are pieces of what it has read."""
-        passes = []
-        for translations in document.passes:
-            rest = iter(translations)
-            passes.append(
-                [
-                    join_pieces(
-                        [
-                            [self._translation(piece.text, found, config) for found in next(rest)]
-                            for piece in pieces
-                        ],
-                        [piece.separator for piece in pieces],
-                        config.length_penalty,
-                    )
-                    for pieces in sentences
-                ]
-            )
+        passes = [self._joined(found, sentences, config) for found in document.passes]
         counts = [len(pieces) for pieces in sentences]
         return TranslatedDocument(
             passes[-1],
@@ -230,6 +216,23 @@ class Translator:
             document.objective,
             counts,
         )
+
+    def _joined(
+        self,
+        found: list[list[Hypothesis]],
+        sentences: list[list[_Piece]],
+        config: SearchConfig,
+    ) -> list[list[Translation]]:
+        """The translations of sentences, from the hypotheses of all their pieces in a row."""
+        rest, joined = iter(found), []
+        for pieces in sentences:
+            parts = [
+                [self._translation(piece.text, hypothesis, config) for hypothesis in next(rest)]
+                for piece in pieces
+            ]
+            separators = [piece.separator for piece in pieces]
+            joined.append(join_pieces(parts, separators, config.length_penalty))
+        return joined
 
     def _pieces(self, text: str, config: SearchConfig) -> list[_Piece]:
         """A sentence as it is, or in pieces where it is too long for one search."""

@@ -6,7 +6,7 @@
 ``data/train``, ``data/dev``  the corpora as token ids, memory-mapped
 ``data/stage1``            the same of what stage 1 is trained on, if that is more
 ``stage1.safetensors``     the best weights of a stage
-``stage1.checkpoint``      the state of a stage under way
+``stage1.checkpoint``      the state of a stage under way, or that it has finished
 ``lexicon.tsv``            word translations, for word vocabularies
 ``log.jsonl``              what happened
 
@@ -66,7 +66,7 @@ class StageFiles:
     best: Path
     """Weights of the lowest dev perplexity."""
     checkpoint: Path
-    """What training needs to go on."""
+    """What training needs to resume; of a finished stage, only that it has finished."""
 
 
 class Run:
@@ -139,7 +139,7 @@ class Run:
             return {}
 
     def _compare_versions(self, config: Config) -> None:
-        """Say so where a run goes on with other versions, or on another machine."""
+        """Say so where a run is resumed with other versions, or on another machine."""
         now = current_versions(config)
         differences = compare_versions({**now, **self.load_versions()}, now)
         if differences:
@@ -273,7 +273,7 @@ def _format_value(value: float | str) -> str:
 
 
 def _compare(old: Config, new: Config, file: Path) -> None:
-    """Refuse to go on with another configuration than the run began with."""
+    """Refuse to resume with another configuration than the run began with."""
     before, after = _flatten(old.to_dict()), _flatten(new.to_dict())
     for key in before:
         free = any(key == name or key.startswith(f"{name}.") for name in _FREE_KEYS)

@@ -84,7 +84,7 @@ class _Joined:
 
 
 def _check_unchanged(config: Config, run: Run, digests: dict[str, str | None]) -> None:
-    """Refuse to go on, or begin anew if nothing is trained, where the files are not the same."""
+    """Refuse to resume, or begin anew if nothing is trained, where the files are not the same."""
     for name, now in digests.items():
         same = EncodedCorpus.open(run.data(name), now) is not None
         if now is None or same or EncodedCorpus.open(run.data(name)) is None:

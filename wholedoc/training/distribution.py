@@ -26,11 +26,11 @@ class ProcessGroup:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this is rank 0, which writes files and prints messages."""
         return self.rank == 0
 
     def share(self, items: Items) -> Items:
-        """The part of some work that falls to this process."""
+        """The part of some work that this rank does."""
         part: Items = items[self.rank :: self.size]  # type: ignore[assignment]
         return part
 
@@ -40,7 +40,7 @@ class ProcessGroup:
             distributed.barrier()
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Numbers summed over all processes."""
+        """Values summed over all processes."""
         if self.size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -66,12 +66,12 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 
 
 def is_leader() -> bool:
-    """Whether this process is the one that writes and speaks, known before they have met."""
+    """Whether this process is rank 0, known before the process group is made."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def join_process_group(device: torch.device) -> ProcessGroup:
-    """Meet the other processes that ``torchrun`` started; alone without it."""
+    """Join the process group that ``torchrun`` started; without it there is one process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return ProcessGroup()

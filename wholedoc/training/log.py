@@ -9,7 +9,7 @@ from wholedoc.files import name_file
 
 
 class RunLog:
-    """Appends events to ``log.jsonl``; with ``tensorboard`` numbers go there as well."""
+    """Appends events to ``log.jsonl``, and their values to TensorBoard where that is asked for."""
 
     def __init__(self, directory: Path, tensorboard: bool = False) -> None:
         self.path = directory / "log.jsonl"

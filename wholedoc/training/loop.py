@@ -86,8 +86,8 @@ def add_gradients(
 
 
 @contextmanager
-def tiny_numbers_as_zero() -> Iterator[None]:
-    """Let numbers below 10⁻³⁸ be zero: CPUs take very long over them, and gradients have many."""
+def flush_denormals() -> Iterator[None]:
+    """Flush denormal floats to zero: CPUs are slow with them, and gradients have many."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -151,8 +151,8 @@ def _graceful_stop() -> Iterator[_StopFlag]:
     if threading.current_thread() is not threading.main_thread():
         yield flag  # signals reach the main thread only
         return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: signal.getsignal(number) for number in numbers}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in signals}
     before = {number: old for number, old in handlers.items() if old is not signal.SIG_IGN}
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -40,7 +40,7 @@ from wholedoc.store.run import (
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
 from wholedoc.training.log import RunLog
-from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
+from wholedoc.training.loop import Task, flush_denormals, train_stage
 from wholedoc.training.objective import DocumentSet
 from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
@@ -69,7 +69,7 @@ def train(config: Config, directory: Path) -> Run:
             check_precision(*(stage.precision for stage in stages))
             prepare_data(config, run)
         group.barrier()
-        stack.enter_context(tiny_numbers_as_zero())
+        stack.enter_context(flush_denormals())
         _Training(config, run, device, group, Reuse(config, run)).run_stages()
         group.barrier()
     return run
