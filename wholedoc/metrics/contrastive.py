@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from wholedoc.config import ScoringMemory
 from wholedoc.corpus.readers.lines import read_lines
@@ -152,91 +152,87 @@ def score_items(
     return [scores[i] for i in range(len(items))]
 
 
-class _ItemError(Exception):
-    """What is wrong with a line, and what to do; the line is known further up."""
-
-    def __init__(self, what: str, fix: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.fix = fix
-
-
 def read_contrastive(path: Path) -> list[ContrastiveItem]:
     """Read a set of one JSON object per line, plain or gzipped; blank lines are skipped."""
-    items = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line or line.isspace():
-            continue
-        try:
-            items.append(_parse(number, line))
-        except _ItemError as fault:
-            raise UserError(fault.what, where=f"{path}:{number}", fix=fault.fix) from fault
+    items = [
+        _ItemReader(f"{path}:{number}").read(number, line)
+        for number, line in enumerate(read_lines(path), start=1)
+        if line and not line.isspace()
+    ]
     if not items:
         raise UserError("holds no items", where=str(path), fix="write one JSON object per line")
     return items
 
 
-def _parse(number: int, line: str) -> ContrastiveItem:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _ItemError(f"not JSON ({error})", "write one JSON object per line") from error
-    if not isinstance(fields, dict):
-        raise _ItemError("not a JSON object", 'write {"source": [...], "sentence": 0, ...}')
-    for name in fields:
-        if name not in _FIELDS:
-            raise _ItemError(f"unknown field {name!r}", f"known are {', '.join(_FIELDS)}")
-    source = _texts(fields, "source")
-    target = _texts(fields, "target") if fields.get("target") is not None else None
-    if target is not None and len(target) != len(source):
-        raise _ItemError(
-            f"'target' has {len(target)} sentences, 'source' has {len(source)}",
-            "give one translation for each sentence, or leave 'target' out",
-        )
-    sentence = _field(fields, "sentence")
-    if not isinstance(sentence, int) or isinstance(sentence, bool):
-        raise _ItemError("'sentence' is not a whole number", "give its index in 'source', from 0")
-    if not 0 <= sentence < len(source):
-        raise _ItemError(
-            f"'sentence' is {sentence}, but 'source' has {len(source)} sentences",
-            "give its index in 'source', from 0",
-        )
-    reference = _text(_field(fields, "reference"), "reference")
-    alternatives = _texts(fields, "alternatives")
-    if reference in alternatives:
-        raise _ItemError("an alternative equals the reference", "give only wrong translations")
-    return ContrastiveItem(number, source, sentence, reference, alternatives, target, _kind(fields))
+@dataclass(frozen=True, slots=True)
+class _ItemReader:
+    """Reads one line of a set; what is wrong with it is said with its place."""
 
+    where: str
 
-def _kind(fields: dict[str, Any]) -> str:
-    given = [name for name in ("kind", "tags") if fields.get(name) is not None]
-    if len(given) > 1:
-        raise _ItemError("both 'kind' and 'tags' are given", "give one of them")
-    return _text(fields[given[0]], given[0]) if given else ""
+    def fail(self, what: str, fix: str) -> NoReturn:
+        raise UserError(what, where=self.where, fix=fix)
 
+    def read(self, number: int, line: str) -> ContrastiveItem:
+        fields = self.fields(line)
+        source = self.texts(fields, "source")
+        target = self.texts(fields, "target") if fields.get("target") is not None else None
+        if target is not None and len(target) != len(source):
+            self.fail(
+                f"'target' has {len(target)} sentences, 'source' has {len(source)}",
+                "give one translation for each sentence, or leave 'target' out",
+            )
+        sentence = self.field(fields, "sentence")
+        if not isinstance(sentence, int) or isinstance(sentence, bool):
+            self.fail("'sentence' is not a whole number", "give its index in 'source', from 0")
+        if not 0 <= sentence < len(source):
+            self.fail(
+                f"'sentence' is {sentence}, but 'source' has {len(source)} sentences",
+                "give its index in 'source', from 0",
+            )
+        reference = self.text(self.field(fields, "reference"), "reference")
+        alternatives = self.texts(fields, "alternatives")
+        if reference in alternatives:
+            self.fail("an alternative equals the reference", "give only wrong translations")
+        kind = self.kind(fields)
+        return ContrastiveItem(number, source, sentence, reference, alternatives, target, kind)
 
-def _field(fields: dict[str, Any], name: str) -> object:
-    if name not in fields:
-        raise _ItemError(f"{name!r} is missing", f"add the field {name!r}")
-    return fields[name]
+    def fields(self, line: str) -> dict[str, Any]:
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self.fail(f"not JSON ({error})", "write one JSON object per line")
+        if not isinstance(fields, dict):
+            self.fail("not a JSON object", 'write {"source": [...], "sentence": 0, ...}')
+        for name in fields:
+            if name not in _FIELDS:
+                self.fail(f"unknown field {name!r}", f"known are {', '.join(_FIELDS)}")
+        return fields
 
+    def kind(self, fields: dict[str, Any]) -> str:
+        given = [name for name in ("kind", "tags") if fields.get(name) is not None]
+        if len(given) > 1:
+            self.fail("both 'kind' and 'tags' are given", "give one of them")
+        return self.text(fields[given[0]], given[0]) if given else ""
 
-def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
-    values = _field(fields, name)
-    if not isinstance(values, list):
-        raise _ItemError(f"{name!r} is not a list", f"write {name!r} as a list of texts")
-    if not values:
-        raise _ItemError(f"{name!r} is empty", f"give at least one text in {name!r}")
-    return tuple(_text(value, name) for value in values)
+    def field(self, fields: dict[str, Any], name: str) -> object:
+        if name not in fields:
+            self.fail(f"{name!r} is missing", f"add the field {name!r}")
+        return fields[name]
 
+    def texts(self, fields: dict[str, Any], name: str) -> tuple[str, ...]:
+        values = self.field(fields, name)
+        if not isinstance(values, list):
+            self.fail(f"{name!r} is not a list", f"write {name!r} as a list of texts")
+        if not values:
+            self.fail(f"{name!r} is empty", f"give at least one text in {name!r}")
+        return tuple(self.text(value, name) for value in values)
 
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise _ItemError(f"{name!r} holds {json.dumps(value)}, which is no text", "write a text")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise _ItemError(f"{name!r} holds half a surrogate pair", "write whole characters") from (
-            error
-        )
-    return value
+    def text(self, value: object, name: str) -> str:
+        if not isinstance(value, str):
+            self.fail(f"{name!r} holds {json.dumps(value)}, which is no text", "write a text")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            self.fail(f"{name!r} holds half a surrogate pair", "write whole characters")
+        return value
