@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from toy import toy_config, write_toy
 
 import wholedoc.cli
+from wholedoc.decoding.translator import Translator
 from wholedoc.training.stages import train
 
 PROGRESS = re.compile(
@@ -271,12 +272,12 @@ def no_corpus(at: Place) -> Bad:
 
 @case
 def one_side_only(at: Place) -> Bad:
-    return ["stats", "--src", "train.src"], "train.src: only one side", "--trg"
+    return ["stats", "--src", "train.src"], "train.src: only one side", "target side"
 
 
 @case
 def target_without_source(at: Place) -> Bad:
-    return ["stats", "--trg", "train.trg"], "no source file", "--src"
+    return ["stats", "--trg", "train.trg"], "no source file", "source side"
 
 
 @case
@@ -287,7 +288,7 @@ def same_file_on_both_sides(at: Place) -> Bad:
 
 @case
 def document_ids_as_target(at: Place) -> Bad:
-    return at.train("data.train.trg=train.doc"), "train.doc: is given as a side", "--doc"
+    return at.train("data.train.trg=train.doc"), "train.doc: is given as a side", "document ids"
 
 
 @case
@@ -678,25 +679,31 @@ def full_disk(at: Place) -> Bad:
 
 
 @case
-def output_in_no_folder(at: Place) -> Bad:
-    return at.translate("dev.src", "-o", "no/x"), "no/x: cannot write: No such file", "-o"
+def output_where_nothing_can_be_written(at: Place) -> Bad:
+    return at.translate("dev.src", "-o", "/proc/x"), "/proc/x: cannot write: ", "-o"
+
+
+@case
+def page_where_nothing_can_be_written(at: Place) -> Bad:
+    at.monkeypatch.setattr(Translator, "load", lambda *_, **__: pytest.fail("too late"))
+    return at.translate("dev.src", "--explain", "/proc/x"), "/proc/x: cannot write", "--explain"
 
 
 @case
 def output_that_is_a_folder(at: Place) -> Bad:
-    return at.translate("dev.src", "-o", "run"), "run: cannot write: Is a directory", "-o"
+    return at.translate("dev.src", "-o", "run"), "run: is a folder", "-o"
 
 
 @case
 def output_over_the_input(at: Place) -> Bad:
     overwrite = "./dev.src"
-    return at.translate("dev.src", "-o", overwrite), "dev.src: would overwrite its own input", "-o"
+    return at.translate("dev.src", "-o", overwrite), "dev.src: would overwrite an input", "-o"
 
 
 @case
 def one_output_file_for_two_inputs(at: Place) -> Bad:
     arguments = at.translate("dev.src", "train.src", "-o", "toy.toml")
-    return arguments, "toy.toml", "cannot write: File exists", "-o"
+    return arguments, "toy.toml/dev.src: cannot write: Not a directory", "-o"
 
 
 @case
@@ -704,6 +711,56 @@ def two_inputs_of_one_name(at: Place) -> Bad:
     arguments = at.translate("dev.src", "run/dev.src", "-o", "out")
     at.write("run/dev.src", "s1\n")
     return arguments, "out: two inputs of the same name", "one by one"
+
+
+def ignored(at: Place, *arguments: str) -> list[str]:
+    """A command with an option that would change nothing, which is known before it translates."""
+    at.monkeypatch.setattr(Translator, "load", lambda *_, **__: pytest.fail("too late"))
+    return at.translate("dev.src", *arguments)
+
+
+@case
+def passes_of_a_sentence_model(at: Place) -> Bad:
+    return ignored(at, "--passes", "2"), "--passes: this model translates each sentence by itself"
+
+
+@case
+def first_pass_of_a_sentence_model(at: Place) -> Bad:
+    return ignored(at, "--first-pass", "document"), "--first-pass: ", "leave it out"
+
+
+@case
+def order_of_a_sentence_model(at: Place) -> Bad:
+    return ignored(at, "--order", "sequential"), "--order: ", "leave it out"
+
+
+@case
+def shuffled_memory_of_a_sentence_model(at: Place) -> Bad:
+    return ignored(at, "--shuffle-memory"), "--shuffle-memory: ", "leave it out"
+
+
+@case
+def more_translations_than_the_beam_holds(at: Place) -> Bad:
+    arguments = ignored(at, "--nbest", "3", "--beam", "1")
+    return arguments, "--nbest: a beam of 1 does not hold 3 translations", "--beam 3"
+
+
+@case
+def more_translations_than_the_beam_of_the_model_holds(at: Place) -> Bad:
+    return ignored(at, "--nbest", "3"), "--nbest: a beam of 2 does not hold 3 translations"
+
+
+@case
+def no_lexicon_for_unknown_words(at: Place) -> Bad:
+    arguments = at.translate("dev.src", "--replace-unknown", "lexicon")
+    Path("run/lexicon.tsv").unlink()
+    return arguments, "--replace-unknown: run has no lexicon", "copy"
+
+
+@case
+def one_side_to_score(at: Place) -> Bad:
+    at.model()
+    return ["score", "run", "dev.src"], "dev.src: only one side", "give the target side too"
 
 
 # Other commands
@@ -840,6 +897,38 @@ def test_bad_input_of_the_real_command(
     arguments = [argument.replace("RUN", str(trained / "run")) for argument in arguments]
     done = _run(arguments, given)
     check(done.returncode, done.stdout.decode(), done.stderr.decode(), (expected,))
+
+
+WRONG_PATHS = {
+    "translate": (["translate", "no"], "no: no such model"),
+    "input": (["translate", "RUN", "no.et"], "no.et: no such file"),
+    "output": (["translate", "RUN", "dev.src", "-o", "/proc/x"], "/proc/x: cannot write"),
+    "score": (["score", "no", "a", "b"], "no: no such model"),
+    "scored": (["score", "RUN", "no.et", "no.en"], "no.et: no such file"),
+    "export": (["export", "no", "out"], "no: no such model"),
+    "bench": (["bench", "--run", "no"], "no: no such model"),
+    "train": (["train", "no.toml"], "no.toml: no such configuration"),
+    "trained on": (["train", "tiny", "--set", "data.train.src=no.et"], "no.et: no such file"),
+    "evaluate": (["evaluate", "--ref", "no.en", "--sys", "a=b"], "no.en: no such file"),
+    "experiment": (["experiment", "no.toml"], "no.toml: no such"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PATHS)
+def test_a_wrong_path_does_not_wait_for_torch(
+    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dev.src").write_text("s1\n")
+    arguments, expected = WRONG_PATHS[name]
+    arguments = [argument.replace("RUN", str(trained / "run")) for argument in arguments]
+    program = f"""import sys
+sys.modules["torch"] = None  # importing it fails
+sys.argv = ["wholedoc", *{arguments!r}]
+from wholedoc.cli import main
+main()"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    check(done.returncode, done.stdout, done.stderr, (expected,))
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

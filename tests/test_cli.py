@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -20,6 +21,8 @@ from toy import write_toy
 
 import wholedoc
 import wholedoc.cli
+from wholedoc.config import load_config
+from wholedoc.decoding.translator import Translator
 from wholedoc.metrics.metrics import DiscourseShares
 from wholedoc.training.log import read_log
 
@@ -137,7 +140,7 @@ def test_only_standard_output_is_called_so(cli: Cli, monkeypatch: pytest.MonkeyP
     def fail(_: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(wholedoc.cli, "load_config", fail)
+    monkeypatch.setattr("wholedoc.cli.evaluate.load_config", fail)
     done = cli("params")
     assert (done.code, done.output) == (2, "")
     assert done.errors.startswith("wholedoc: Input/output error; ")
@@ -250,6 +253,62 @@ def test_a_file_to_a_file(trained: Path, cli: Cli) -> None:
     text = Path("out").read_text()
     assert text.count("\n") == 15
     assert text == cli("translate", trained / "run", trained / "dev.src").output
+
+
+def test_folders_of_an_output_are_made(trained: Path, cli: Cli) -> None:
+    assert cli("translate", trained / "run", trained / "dev.src", "-o", "new/er/out").code == 0
+    assert Path("new/er/out").read_text().count("\n") == 15
+    assert [file.name for file in Path("new/er").iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("before", ["an old file", "nothing", "a link"])
+def test_an_interrupted_translation_leaves_the_old_file_and_keeps_its_part(
+    before: str, trained: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path("out")
+    if before == "a link":
+        Path("target").write_text("old\n")
+        out.symlink_to("target")
+    elif before == "an old file":
+        out.write_text("old\n")
+    whole = cli("translate", trained / "run", trained / "dev.src").output
+    translate, calls = Translator.translate_documents, []
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        calls.append(out.read_text() if out.exists() else "nothing")
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return translate(*arguments, **named)
+
+    monkeypatch.setattr("wholedoc.app.lines._SENTENCES_AT_ONCE", 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "translate_documents", interrupted)
+        done = cli("translate", trained / "run", trained / "dev.src", "-o", "out")
+    assert (done.code, done.output) == (130, "")
+    part = Path("target.part" if before == "a link" else "out.part")
+    assert f"{part.name}: kept what was finished" in done.errors
+    assert done.errors.endswith("wholedoc: interrupted\n")
+    assert set(calls) == {"nothing" if before == "nothing" else "old\n"}
+    assert out.exists() == (before != "nothing")
+    assert part.read_text() == "".join(whole.splitlines(keepends=True)[:10])
+    cli("translate", trained / "run", trained / "dev.src", "-o", "out")
+    assert out.read_text() == whole
+    assert out.is_symlink() == (before == "a link")
+    assert not part.exists()
+
+
+def test_an_interrupt_is_told(tmp_path: Path) -> None:
+    """As Ctrl-C does: a message and the exit code of a shell."""
+    program = (
+        "import signal, sys, wholedoc.cli.corpora\n"
+        "def stop(*_): signal.raise_signal(signal.SIGINT)\n"
+        "wholedoc.cli.corpora.write_synth = stop\n"
+        "sys.argv = ['wholedoc', 'synth', 'corpus']\n"
+        "wholedoc.cli.main()"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "wholedoc: interrupted\n")
 
 
 def test_an_export_is_translated_with_like_a_run(trained: Path, cli: Cli) -> None:
@@ -494,7 +553,7 @@ def test_documented_commands_exist(line: str, cli: Cli) -> None:
             assert word.partition("=")[0] in known[command]
     if command == "train":
         settings = [b for a, b in pairwise(arguments) if a == "--set"]
-        wholedoc.cli.load_config(arguments[0], settings)
+        load_config(arguments[0], settings)
     assert cli(command, *arguments, "--help").code == 0
 
 

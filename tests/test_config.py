@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import wholedoc.config
+import wholedoc.config.schema
 from wholedoc.config import (
     Config,
     CorpusFiles,
@@ -119,6 +119,34 @@ def test_refused_settings(tmp_path: Path, setting: str, message: str) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        (["seed=2", "model.hidden=big"], "--set model.hidden=big"),
+        (["modle.hidden=3"], "--set modle.hidden=3"),
+        (["model.hiden=3"], "--set model.hiden=3"),
+        (["model=3"], "--set model=3"),
+        (["model.hidden=-1", "seed=4"], "--set model.hidden=-1"),
+        (["model.tie=targett"], "--set model.tie=targett"),
+        (["model.memory=both"], "--set model.memory=both"),
+        (["model.tie=all"], "--set model.tie=all"),
+        (["model.hidden=65"], "--set model.hidden=65"),
+        (["seed=-1", "seed=-2"], "--set seed=-2"),
+    ],
+)
+def test_a_wrong_setting_is_blamed_itself(settings: list[str], where: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_config("tiny", settings)
+    assert caught.value.where == where
+
+
+def test_a_wrong_file_is_not_blamed_on_settings(tmp_path: Path) -> None:
+    file = write(tmp_path, "[model]\nhidden = 0\n")
+    with pytest.raises(UserError) as caught:
+        load_config(file, ["model.embedding=4", "seed=2"])
+    assert caught.value.where == str(file)
+
+
 def test_settings_of_every_type_win_over_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, "seed = 1\n[model]\nhidden = 3\nembedding = 4\n")
     settings = [
@@ -223,7 +251,7 @@ def _undocumented_fields(source: str) -> list[str]:
 
 
 def test_every_field_is_documented() -> None:
-    assert _undocumented_fields(inspect.getsource(wholedoc.config)) == []
+    assert _undocumented_fields(inspect.getsource(wholedoc.config.schema)) == []
     assert _undocumented_fields("class A:\n  x: int\n  y: int\n  'why'") == ["A.x"]
 
 

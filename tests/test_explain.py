@@ -377,14 +377,16 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 def test_the_command_writes_page_and_translations(run: Path, cli: Cli) -> None:
-    expected = cli(run, "text")[1]
+    _, expected, found = cli(run, "text")
+    assert found.startswith("text: ")
+    assert " document" in found
     assert expected.count("\n") == 5
-    assert cli(run, "text", "--explain", "page.html") == (0, expected, "")
+    assert cli(run, "text", "--explain", "page.html") == (0, expected, found)
     page = Path("page.html").read_text()
     assert "<title>text, translated by run</title>" in page
     assert "at most 2, parallel" in page
     assert "greedy" in page
-    assert cli(run, "text", "--explain", "other.html", "-o", "out") == (0, "", "")
+    assert cli(run, "text", "--explain", "other.html", "-o", "out") == (0, "", found)
     assert Path("out").read_text() == expected
     assert Path("other.html").read_text() == page
     assert cli(run, "--explain", "page.html", "--passes", "0", "--beam", "3")[0] == 0
@@ -397,7 +399,7 @@ def test_the_command_writes_page_and_translations(run: Path, cli: Cli) -> None:
 BAD_COMMANDS: dict[str, tuple[list[str], str]] = {
     "two inputs": (["text", "text", "--explain", "p"], "--explain: goes with one input"),
     "over its input": (["text", "--explain", "text"], "would overwrite an input"),
-    "no folder": (["text", "--explain", "none/p"], "choose another place with --explain"),
+    "no place": (["text", "--explain", "/proc/p"], "choose another place with --explain"),
     "a folder": (["text", "--explain", "."], "is a folder"),
     "both to one file": (["text", "--explain", "p", "-o", "p"], "p: translations and page"),
     "shuffled": (["text", "--explain", "p", "--shuffle-memory"], "--explain: does not go with"),

@@ -1038,9 +1038,13 @@ def source_documents(text: str, doc: str = "") -> tuple[str, list[list[tuple[int
     ("text", "boundaries", "documents"),
     [
         ("a\nb\n", "none", [[(0, "a"), (1, "b")]]),
-        ("a\n\nb", "empty-lines", [[(0, "a"), (1, "")], [(2, "b")]]),
-        ("\na\n\n\nb", "empty-lines", [[(0, ""), (1, "a"), (2, ""), (3, "")], [(4, "b")]]),
-        ("\n\n", "empty-lines", [[(0, ""), (1, "")]]),
+        ("a\n\nb\nc\nd", "empty-lines", [[(0, "a"), (1, "")], [(2, "b"), (3, "c"), (4, "d")]]),
+        ("\na\nb\n\n\nc\nd", "empty-lines",
+         [[(0, ""), (1, "a"), (2, "b"), (3, ""), (4, "")], [(5, "c"), (6, "d")]]),
+        ("a\n\nb", "paragraphs", [[(0, "a"), (1, ""), (2, "b")]]),
+        ("a\n\nb\nc", "paragraphs", [[(0, "a"), (1, ""), (2, "b"), (3, "c")]]),
+        ("\na\nb\n\n", "none", [[(0, ""), (1, "a"), (2, "b"), (3, "")]]),
+        ("\n\n", "none", [[(0, ""), (1, "")]]),
         ("<d>\na\n\n<d>\n<d>\nb\n", "marker-lines", [[(1, "a"), (2, "")], [(5, "b")]]),
         ("a\n_eos\n", "marker-lines", [[(0, "a")]]),
     ],
@@ -1049,6 +1053,25 @@ def test_source_boundaries_inside_the_text(
     text: str, boundaries: str, documents: list[list[tuple[int, str]]]
 ) -> None:
     assert source_documents(text) == (boundaries, documents)
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("a\nb\n", "1 document, no boundaries found"),
+        ("a\nb\n\nc\nd\n", "2 documents, by empty lines"),
+        ("a\n\nb\n\nc\n", "1 document; its empty lines are taken to set off paragraphs"),
+        ("a\n<d>\nb\n", "2 documents, by marker lines"),
+        ("", "0 documents, no boundaries found"),
+    ],
+)
+def test_source_says_what_was_found(text: str, summary: str) -> None:
+    assert read_source_lines(io.BytesIO(text.encode())).summary == summary
+
+
+def test_source_documents_are_counted_from_one() -> None:
+    text = read_source_lines(io.BytesIO(b"<d>\na\n<d>\n<d>\nb\n"))
+    assert [document.name for document in text.documents] == ["1", "2"]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ class Explanation:
             '<aside id="panel" aria-label="what the chosen sentence read" hidden></aside>',
         ]
         page = make_page(title, "\n".join(body), style="explain.css", script="explain.js")
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page)
 
     def _settings(self) -> dict[str, str]:

@@ -1,27 +1,32 @@
 """Line-based translation: as many lines out as in, in order, written as they are ready."""
 
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.readers import SourceDocument, SourceText
-from wholedoc.decoding.translator import TranslatedDocument, Translation, Translator
 from wholedoc.errors import UserError
-from wholedoc.progress import ProgressBar
+from wholedoc.progress import ProgressBar, say
+
+if TYPE_CHECKING:  # outputs are checked before torch is loaded
+    from wholedoc.decoding.translator import TranslatedDocument, Translation, Translator
 
 _SENTENCES_AT_ONCE = 1000
 
 
 def translate_lines(
-    translator: Translator,
+    translator: "Translator",
     source: SourceText,
     output: TextIO,
     config: SearchConfig,
     nbest: int = 1,
-    keep: Callable[[SourceDocument, TranslatedDocument], None] | None = None,
+    keep: "Callable[[SourceDocument, TranslatedDocument], None] | None" = None,
 ) -> None:
     """Write one line per line read; lines that mark a boundary are copied.
 
@@ -54,42 +59,68 @@ def translate_lines(
 
 
 @contextmanager
-def open_output(output: Path | None, source: str, several: bool) -> Iterator[TextIO]:
-    """Standard output, the file ``output``, or the file named like ``source`` in that folder."""
-    if output is None:
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    """A stream into the file ``path``, or standard output without one.
+
+    The file gets its name when all is written. Until then it is ``NAME.part``, which is kept
+    where the work ends early, and whatever had the name before is untouched.
+    """
+    if path is None:
         yield sys.stdout
         return
-    path = output / Path(source).name if several else output
-    if source != "-" and path.exists() and path.samefile(source):
-        raise UserError(
-            "would overwrite its own input", where=str(path), fix="choose another place with -o"
-        )
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
+        with _named_error(path), path.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    path = path.resolve()  # a link stays one
+    partial = path.with_name(f"{path.name}.part")
+    with _named_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = partial.open("w", encoding="utf-8", newline="\n")
     try:
-        if several:
-            output.mkdir(parents=True, exist_ok=True)
-        stream = path.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(
-            f"cannot write: {error.strerror}", where=str(path), fix="choose another place with -o"
-        ) from error
-    try:
-        yield stream
-    finally:
-        with suppress(OSError):  # every write is flushed at once, so its failure is known by now
-            stream.close()
+        with stream:
+            yield stream
+            os.fsync(stream.fileno())
+    except BaseException:
+        if partial.stat().st_size:
+            say(f"{partial}: kept what was finished; {path.name} is as it was")
+        else:
+            partial.unlink()
+        raise
+    with _named_error(path):
+        if path.exists():
+            shutil.copymode(path, partial)
+        partial.replace(path)
 
 
-def check_output(output: Path | None, inputs: Sequence[str], option: str = "-o") -> None:
-    """Find out before long work that its result can have no place, or would take an input's."""
-    if output is None:
+def check_output(path: Path | None, inputs: Sequence[str], option: str = "-o") -> None:
+    """Find out before long work that its result cannot be written, or would replace an input."""
+    if path is None:
         return
     fix = f"choose another place with {option}"
-    if not output.parent.is_dir() or output.is_dir():
-        what = "is a folder" if output.is_dir() else "there is no such folder to write into"
-        raise UserError(what, where=str(output), fix=fix)
+    if path.is_dir():
+        raise UserError("is a folder", where=str(path), fix=fix)
     for file in inputs:
-        if file and Path(file).exists() and output.exists() and output.samefile(file):
-            raise UserError("would overwrite an input", where=str(output), fix=fix)
+        if file and Path(file).exists() and path.exists() and path.samefile(file):
+            raise UserError("would overwrite an input", where=str(path), fix=fix)
+    if path.exists() and not path.is_file():
+        return
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    with _named_error(path, option), tempfile.TemporaryFile(dir=folder):
+        pass  # the permission, a writable disk and room for an entry: only trying tells
+
+
+@contextmanager
+def _named_error(path: Path, option: str = "-o") -> Iterator[None]:
+    """Turn a failure to write into an error that names the file and the option."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write: {error.strerror}",
+            where=str(path),
+            fix=f"choose another place with {option}",
+        ) from error
 
 
 def _groups(documents: Sequence[SourceDocument], whole: bool) -> Iterator[list[SourceDocument]]:
@@ -114,7 +145,7 @@ def _pieces(documents: Sequence[SourceDocument]) -> Iterator[SourceDocument]:
             yield SourceDocument(document.name, part)
 
 
-def _format(index: int, candidates: list[Translation], nbest: int) -> str:
+def _format(index: int, candidates: "list[Translation]", nbest: int) -> str:
     if nbest == 1:
         return candidates[0].text
     return "\n".join(

@@ -184,10 +184,11 @@ class SubwordVocabulary(Vocabulary):
                 where="vocabulary.size",
                 fix=f"set it well above {_FIXED_SUBWORDS}, which specials and single bytes take",
             )
+        sample = _training_lines(lines)  # read here: some releases swallow errors of an iterator
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_training_lines(lines),
+                sentence_iterator=iter(sample),
                 model_writer=model,
                 model_type="unigram",
                 vocab_size=size,
@@ -315,8 +316,8 @@ def _count_words(lines: Iterable[str], language: str) -> Counter[str]:
     return counts
 
 
-def _training_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Sample the lines to learn from and give each different one once."""
+def _training_lines(lines: Iterable[str]) -> list[str]:
+    """Sample the lines to learn from; each different one is there once."""
     generator = Random(0)
     sample: list[str] = []
     for number, line in enumerate(_cut(lines)):
@@ -324,7 +325,7 @@ def _training_lines(lines: Iterable[str]) -> Iterator[str]:
             sample.append(line)
         elif (place := generator.randrange(number + 1)) < _TRAINING_LINES:
             sample[place] = line
-    yield from dict.fromkeys(sample)
+    return list(dict.fromkeys(sample))
 
 
 def _cut(lines: Iterable[str]) -> Iterator[str]:

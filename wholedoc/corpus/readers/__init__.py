@@ -2,6 +2,7 @@
 
 from wholedoc.corpus.readers.conventions import CONVENTIONS, Convention, Corpus, read_corpus
 from wholedoc.corpus.readers.fingerprint import fingerprint
+from wholedoc.corpus.readers.inputs import Inputs
 from wholedoc.corpus.readers.source import (
     SourceDocument,
     SourceSentence,
@@ -13,6 +14,7 @@ __all__ = [
     "CONVENTIONS",
     "Convention",
     "Corpus",
+    "Inputs",
     "SourceDocument",
     "SourceSentence",
     "SourceText",

@@ -89,9 +89,7 @@ def _unknown_convention(inputs: Inputs) -> UserError:
         return UserError("the same file is given for both sides", where=where, fix="give two files")
     src, trg = inputs.src_beginning, inputs.trg_beginning
     if not inputs.one_file and (src.is_rows or "tmx" in (src.root, trg.root)):
-        return UserError(
-            "a file of this kind holds both sides", where=where, fix="give one, as --src"
-        )
+        return UserError("a file of this kind holds both sides", where=where, fix="give it alone")
     if src.root != trg.root:
         kinds = [f"<{root}>" if root else "plain lines" for root in (src.root, trg.root)]
         return UserError(
@@ -108,5 +106,5 @@ def _unknown_convention(inputs: Inputs) -> UserError:
     return UserError(
         "only one side is given, and this file does not hold two",
         where=where,
-        fix="name the translations with --trg",
+        fix="give the target side too",
     )

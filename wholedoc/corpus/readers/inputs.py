@@ -83,7 +83,7 @@ class Inputs:
     def check(cls, files: CorpusFiles, src_language: str = "", trg_language: str = "") -> "Inputs":
         """Builds the inputs from the user's paths; raises UserError where one cannot be read."""
         if not files.src:
-            raise UserError("no source file is given", fix="name one with --src")
+            raise UserError("no source file is given", fix="give the source side too")
         src = Path(files.src)
         trg = Path(files.trg) if files.trg else src
         doc = Path(files.doc) if files.doc else None
@@ -113,14 +113,14 @@ class Inputs:
             raise UserError(
                 "is given as a side and as its document ids",
                 where=str(doc),
-                fix="name another file with --doc, or leave it out",
+                fix="give another file of document ids, or none",
             )
         same = trg.samefile(src)
         if same and (doc or src.is_dir()):
             raise UserError(
                 "only one side is given",
                 where=str(src),
-                fix="name the source with --src and the target with --trg",
+                fix="give a source and a target side",
             )
         return cls(
             src,

@@ -45,6 +45,17 @@ class SourceText:
     lines: tuple[str, ...]
     documents: tuple[SourceDocument, ...]
     boundaries: str
+    """What the documents were told apart by; ``paragraphs``: empty lines that do not part them."""
+
+    @property
+    def summary(self) -> str:
+        """How many documents were found, and by which boundaries."""
+        count = f"{len(self.documents):,} document{'s' * (len(self.documents) != 1)}"
+        if self.boundaries == "none":
+            return f"{count}, no boundaries found"
+        if self.boundaries == "paragraphs":
+            return f"{count}; its empty lines are taken to set off paragraphs"
+        return f"{count}, by {self.boundaries.replace('-', ' ')}"
 
 
 def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceText:
@@ -52,7 +63,9 @@ def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceTex
 
     Boundaries are those of ``doc`` (document ids or start lines) if it is given, else marker
     lines, else empty lines. An empty line is always an empty sentence, so that it keeps its place;
-    where it is a boundary it belongs to the document before it.
+    where it is a boundary it belongs to the document before it. Empty lines that would leave fewer
+    than two sentences to a document, on average, set off paragraphs and are no boundaries: such
+    documents would have no context.
     """
     if isinstance(source, str | Path):
         name = str(source)
@@ -80,9 +93,11 @@ def _label_lines(lines: Sequence[str], name: str, doc: str) -> tuple[str, Iterab
     marker = next((marker for line in lines if (marker := marker_of(line))), "")
     if marker:
         return "marker-lines", _label_by_markers(lines, marker)
-    if any(is_empty(line) for line in lines):
-        return "empty-lines", _label_by_empty_lines(lines)
-    return "none", ["1"] * len(lines)
+    labels = list(_label_by_empty_lines(lines))
+    blocks = int(labels[-1])
+    if blocks > 1 and sum(not is_empty(line) for line in lines) >= 2 * blocks:
+        return "empty-lines", labels
+    return "paragraphs" if blocks > 1 else "none", ["1"] * len(lines)
 
 
 def _label_by_doc_file(lines: Sequence[str], name: str, doc: Path) -> tuple[str, list[str]]:
@@ -99,11 +114,14 @@ def _label_by_doc_file(lines: Sequence[str], name: str, doc: Path) -> tuple[str,
 
 def _label_by_markers(lines: Iterable[str], marker: str) -> Iterator[str]:
     number = 1
+    has_text = False  # a marker before the first sentence, or after another, ends no document
     for line in lines:
         if marker_of(line) == marker:
-            number += 1
+            number += has_text
+            has_text = False
             yield _NO_DOCUMENT
         else:
+            has_text = True
             yield str(number)
 
 

@@ -1,0 +1,156 @@
+"""Commands for corpora: ``stats`` measures them, ``synth`` writes an artificial one."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wholedoc.cli.options import DocOption, JsonFlag, name_standard_output, print_json
+from wholedoc.config import CorpusFiles, DataConfig, load_config
+from wholedoc.errors import UserError
+from wholedoc.synthetic.documents import SynthConfig, write_synth
+
+if TYPE_CHECKING:
+    from wholedoc.corpus.filters import FilterCounts
+    from wholedoc.corpus.statistics import Statistics
+
+SrcOption = Annotated[str, typer.Option("--src", help="Source side, or the file of both sides.")]
+TrgOption = Annotated[str, typer.Option("--trg", help="Target side.")]
+
+
+def stats(
+    corpora: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files or folders of both sides, or TOML configurations."),
+    ] = None,
+    src: SrcOption = "",
+    trg: TrgOption = "",
+    doc: DocOption = "",
+    src_language: Annotated[str | None, typer.Option(help="Where a file holds several.")] = None,
+    trg_language: Annotated[str | None, typer.Option(help="Where a file holds several.")] = None,
+    min_sentences: Annotated[
+        int | None, typer.Option(help="Leave out shorter documents.", min=1)
+    ] = None,
+    max_words: Annotated[
+        int | None, typer.Option(help="Leave out longer pairs; 0: none.", min=0)
+    ] = None,
+    max_ratio: Annotated[
+        float | None, typer.Option(help="Leave out uneven pairs; 0: none.", min=0)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Documents, sentences, words, vocabulary and boundaries of corpora.
+
+    The training set of a configuration is measured after its filters; what is said here wins.
+    """
+    chosen = _named_corpora(corpora or [])
+    if src or trg or doc:
+        chosen[src] = DataConfig(CorpusFiles(src, trg, doc))
+    if not chosen:
+        raise UserError("no corpus is given", where="stats", fix="add --src FILE --trg FILE")
+    options = {
+        "src_language": src_language,
+        "trg_language": trg_language,
+        "min_sentences": min_sentences,
+        "max_words": max_words,
+        "max_ratio": max_ratio,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    measured = {
+        name: _measure_training_set(dataclasses.replace(data, **given))
+        for name, data in chosen.items()
+    }
+    objects = {name: dataclasses.asdict(found) for name, found in measured.items()}
+    if not as_json:
+        _print_statistics(measured)
+    elif len(objects) == 1:
+        print_json(*objects.values())
+    else:
+        print_json({"corpora": objects})
+
+
+def _named_corpora(paths: list[str]) -> dict[str, DataConfig]:
+    """The corpora of configurations, and files that hold both sides, by name.
+
+    Each is the training set of a configuration, the set that filters apply to; what was a dev or
+    test set has only its languages beside it.
+    """
+    named: dict[str, DataConfig] = {}
+    for path in paths:
+        if path.endswith(".toml"):
+            data = load_config(path).data
+            unfiltered = DataConfig(src_language=data.src_language, trg_language=data.trg_language)
+            sets = {
+                "train": data,
+                "dev": dataclasses.replace(unfiltered, train=data.dev),
+                "test": dataclasses.replace(unfiltered, train=data.test),
+            }
+            named |= {f"{path} {name}": found for name, found in sets.items() if found.train.src}
+        else:
+            named[path] = DataConfig(CorpusFiles(path))
+    return named
+
+
+def _measure_training_set(data: DataConfig) -> "Statistics":
+    from wholedoc.corpus.filters import Filters
+    from wholedoc.corpus.readers import read_corpus
+    from wholedoc.corpus.statistics import measure_corpus
+
+    corpus = read_corpus(data.train, data.src_language, data.trg_language)
+    return measure_corpus(corpus, Filters(data.min_sentences, data.max_words, data.max_ratio))
+
+
+@name_standard_output()
+def _print_statistics(measured: "dict[str, Statistics]") -> None:
+    """A column per corpus, a row per measure."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("")
+    for name in measured:
+        table.add_column(name, justify="right", overflow="fold")
+    for measure in dataclasses.fields(next(iter(measured.values()))):
+        cells = [_format_measure(getattr(found, measure.name)) for found in measured.values()]
+        table.add_row(measure.name.replace("_", " "), *cells)
+    Console().print(table)
+
+
+def _format_measure(value: "float | str | FilterCounts") -> str:
+    return f"{value:,.1f}".removesuffix(".0") if isinstance(value, int | float) else str(value)
+
+
+def synth(
+    directory: Annotated[Path, typer.Argument(help="Where the corpus is written.")],
+    seed: Annotated[int, typer.Option(help="Fixes the language and all documents.", min=0)] = 1,
+    train_documents: Annotated[
+        int, typer.Option("--train", help="Training documents.", min=1)
+    ] = SynthConfig.train,
+    dev_documents: Annotated[
+        int, typer.Option("--dev", help="Development documents.", min=1)
+    ] = SynthConfig.dev,
+    test_documents: Annotated[
+        int, typer.Option("--test", help="Test documents.", min=1)
+    ] = SynthConfig.test,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the artificial corpus on which only context resolves some words."""
+    config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
+    summary = write_synth(directory, config).to_json()
+    if as_json:
+        print_json(summary)
+    else:
+        _print_synth(summary)
+
+
+@name_standard_output()
+def _print_synth(summary: dict[str, Any]) -> None:
+    """The size of each split, and how well each kind of word can be translated."""
+    for name, split in summary["splits"].items():
+        print(f"{name}: {split['documents']:,} documents, {split['sentences']:,} sentences")
+        for kind, found in split["kinds"].items():
+            bounds = ", ".join(
+                f"{100 * bound['accuracy']:.1f} % from {information}"
+                for information, bound in found["bounds"].items()
+            )
+            print(f"  {kind}: {found['items']:,} items; at best {bounds}")

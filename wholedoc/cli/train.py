@@ -1,0 +1,131 @@
+"""Commands that make models: ``train``, ``export``, ``experiment`` and ``demo``."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wholedoc.cli.options import JsonFlag, Settings, name_standard_output, print_json
+from wholedoc.config import load_config, load_model_config
+from wholedoc.corpus.readers import Inputs
+from wholedoc.progress import say
+
+
+def train(
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped one.")],
+    settings: Settings = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Run directory; runs/CONFIG by default.")
+    ] = None,
+) -> None:
+    """Train a model, all stages in order; run again, it resumes where it stopped."""
+    chosen = load_config(config, settings or [])
+    directory = run or Path("runs") / Path(config).stem
+    if not (directory / "config.toml").exists():  # a run that was begun has what it needs
+        for files in (chosen.data.train, chosen.data.dev, chosen.data.extra):
+            if files.src:
+                Inputs.check(files)
+
+    from wholedoc.training.distribution import is_leader
+    from wholedoc.training.loop import Stopped
+    from wholedoc.training.stages import train as train_stages
+
+    try:
+        train_stages(chosen, directory)
+    except Stopped:
+        if is_leader():
+            say(f"stopped and saved; the same command goes on from here: {directory}")
+        raise typer.Exit(1) from None
+    if is_leader():
+        with name_standard_output():
+            print(directory)
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path, typer.Argument(help="The directory to write.")],
+    translations: Annotated[
+        int, typer.Option(help="Shortlist: target words for each source word.", min=1)
+    ] = 20,
+    frequent: Annotated[
+        int, typer.Option(help="Shortlist: frequent target words for every sentence.", min=1)
+    ] = 200,
+) -> None:
+    """Write a trained model for serving: small, and fast on CPUs; translate with it as with a run.
+
+    Weights take 8 bits, and a shortlist learned from the training data says which words may
+    translate which.
+    """
+    load_model_config(model)  # before torch: a wrong path is answered at once
+
+    from wholedoc.app.export import export_model
+
+    export_model(model, out, translations, frequent)
+    with name_standard_output():
+        print(out)
+
+
+def experiment(
+    file: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="A TOML file, or the name of a shipped one.")
+    ],
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time, one thread each; 2 by default.", min=1)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where all of it goes; experiments/NAME by default.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a grid of systems and write the paper's tables and figures; run again, it goes on."""
+    from wholedoc.experiment.grid import load_experiment
+
+    chosen = load_experiment(file, out)
+
+    from wholedoc.experiment.page import write_reports
+    from wholedoc.experiment.report import build_report
+    from wholedoc.experiment.results import load_results
+    from wholedoc.experiment.runner import run_experiment
+
+    try:
+        failed = run_experiment(chosen, jobs or min(2, os.cpu_count() or 1))
+    except KeyboardInterrupt:
+        say(f"stopped and saved; the same command goes on from here: {chosen.out}")
+        raise typer.Exit(130) from None
+    say("writing the report")
+    report = build_report(load_results(chosen))
+    files = write_reports(report, chosen.out)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        with name_standard_output():
+            print(files[0])
+    if failed:
+        say(f"{len(failed)} runs failed or were skipped: {', '.join(failed)}")
+        raise typer.Exit(1)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where corpus, runs and report go.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Another language, another model.", min=0)] = 1,
+    config: Annotated[
+        str, typer.Option(help="What to train with: a TOML file, or the name of a shipped one.")
+    ] = "tiny",
+    settings: Settings = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """The tour: makes a corpus, trains on it, translates, shows what a sentence cannot know."""
+    load_config(config, settings or [])  # before torch: a slip is answered at once
+
+    from wholedoc.app.demo import run_demo
+    from wholedoc.app.demo_report import print_tour, write_report
+
+    tour = run_demo(out, seed, config, settings or [])
+    write_report(out / "report.html", tour)
+    if as_json:
+        print_json(tour.to_json())
+    else:
+        with name_standard_output():
+            print_tour(tour)
+        say(f"the same as a page: {out / 'report.html'}")

@@ -1,0 +1,147 @@
+"""The command ``translate``."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wholedoc.app.lines import check_output, open_output, translate_lines
+from wholedoc.cli.options import DocOption
+from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
+from wholedoc.corpus.readers import read_source_lines
+from wholedoc.errors import UserError
+from wholedoc.progress import say
+
+
+def translate(
+    model: Annotated[str, typer.Argument(help="A run directory.")],
+    inputs: Annotated[
+        list[str] | None, typer.Argument(help="Text files; standard input without any.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file; a folder for several inputs.")
+    ] = None,
+    doc: DocOption = "",
+    beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", min=1)] = None,
+    nbest: Annotated[int, typer.Option(help="Translations per sentence.", min=1)] = 1,
+    passes: Annotated[
+        int | None, typer.Option(help="Updates of each translation, given the document.", min=0)
+    ] = None,
+    order: Annotated[
+        Order | None, typer.Option(help="Whether a pass sees its own new translations.")
+    ] = None,
+    first_pass: Annotated[
+        FirstPass | None, typer.Option(help="Which model makes the first translations.")
+    ] = None,
+    shuffle_memory: Annotated[
+        bool, typer.Option("--shuffle-memory", help="A control: read another document's memory.")
+    ] = False,
+    replace_unknown: Annotated[
+        UnknownWords | None,
+        typer.Option(help="For an unknown word: nothing, its source word, or that translated."),
+    ] = None,
+    explain: Annotated[
+        Path | None,
+        typer.Option(help="A page that shows what each pass changed and whom sentences read."),
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Round weights to 8 bits: faster, nearly the same.")
+    ] = False,
+) -> None:
+    """Translate text, line by line: one line out for each line in."""
+    sources = inputs or ["-"]
+    places = _check_places(sources, output, doc, explain)
+    options = {
+        "beam": beam,
+        "passes": passes,
+        "order": order,
+        "first_pass": first_pass,
+        "shuffle_memory": shuffle_memory or None,
+        "replace_unknown": replace_unknown,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    config = load_model_config(model)
+    search = dataclasses.replace(config.search, **given)
+    _check_options(config, given, nbest)
+    if explain and search.shuffle_memory:
+        raise UserError(
+            "does not go with shuffled memory, where sentences read another document",
+            where="--explain",
+            fix="leave one out",
+        )
+    texts = [read_source_lines(sys.stdin.buffer if s == "-" else s, doc) for s in sources]
+
+    from wholedoc.app.explain import Explanation
+    from wholedoc.decoding.translator import Translator
+
+    translator = Translator.load(model, int8=int8)
+    if given.get("replace_unknown") == "lexicon" and not translator.lexicon:
+        raise UserError(
+            f"{model} has no lexicon", where="--replace-unknown", fix="use copy instead of lexicon"
+        )
+    names = ["standard input" if source == "-" else source for source in sources]
+    page = None
+    if explain:
+        page = Explanation(model, names[0], config.model, search, translator.reads_documents)
+    for name, text, place in zip(names, texts, places, strict=True):
+        if translator.reads_documents:
+            say(f"{name}: {text.summary}")
+        with open_output(place) as stream:
+            translate_lines(translator, text, stream, search, nbest, page.add if page else None)
+    if page and explain:
+        page.write(explain)
+
+
+def _check_places(
+    sources: list[str], output: Path | None, doc: str, explain: Path | None
+) -> list[Path | None]:
+    """Where each input's translation goes, after a check that all outputs can be written."""
+    several = len(sources) > 1
+    for option, value in (("--doc", doc), ("--explain", explain)):
+        if value and several:
+            raise UserError("goes with one input", where=option, fix="translate them one by one")
+    names = [Path(source).name for source in sources]
+    if output and len(set(names)) < len(names):
+        raise UserError(
+            "two inputs of the same name would be written to one file",
+            where=str(output),
+            fix="translate them one by one",
+        )
+    if explain and output and explain.resolve() == output.resolve():
+        raise UserError(
+            "translations and page would be written to one file",
+            where=str(explain),
+            fix="choose another place with --explain",
+        )
+    places = [output / name if output and several else output for name in names]
+    check_output(explain, [*sources, doc], "--explain")
+    for place in places:
+        check_output(place, [*sources, doc])
+    return places
+
+
+def _check_options(config: Config, given: dict[str, Any], nbest: int) -> None:
+    """Refuse options that would change nothing with this model."""
+    if not config.model.reads_document:
+        for name in ("passes", "order", "first_pass", "shuffle_memory"):
+            if given.get(name):
+                raise UserError(
+                    "this model translates each sentence by itself",
+                    where=f"--{name.replace('_', '-')}",
+                    fix="leave it out, or give a model that reads documents",
+                )
+    beam = given.get("beam", config.search.beam)
+    if nbest > beam:
+        raise UserError(
+            f"a beam of {beam} does not hold {nbest} translations",
+            where="--nbest",
+            fix=f"add --beam {nbest}",
+        )
+    if given.get("replace_unknown", "none") != "none" and config.vocabulary.kind == "subword":
+        raise UserError(
+            "this model spells every word by subwords, none is unknown",
+            where="--replace-unknown",
+            fix="leave it out",
+        )
