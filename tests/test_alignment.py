@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wholedoc.metrics.alignment import Aligner, Links
-from wholedoc.synthetic.documents import SynthConfig, Word, build_language, draw_document
+from wholedoc.synthetic.documents import draw_document, split_words
+from wholedoc.synthetic.language import Entry, SynthConfig, build_language
 
 Text = list[list[str]]
 
@@ -26,7 +27,7 @@ def synthetic_text(documents: int) -> tuple[Text, Text, list[Links]]:
     renderings: dict[str, tuple[str, ...]] = {}
     while words:
         entry = words.pop()
-        if isinstance(entry, Word):
+        if isinstance(entry, Entry):
             renderings[entry.src] = entry.trg
         elif isinstance(entry, tuple):
             words.extend(entry)
@@ -34,9 +35,7 @@ def synthetic_text(documents: int) -> tuple[Text, Text, list[Links]]:
     src, trg, links = [], [], []
     for number in range(documents):
         for pair in draw_document(str(number), language, config, rng).pairs:
-            one, other = (
-                [word for word in text.split() if word.isalpha()] for text in (pair.src, pair.trg)
-            )
+            one, other = (split_words(text)[:-1] for text in (pair.src, pair.trg))
             if len(set(one)) == len(one):
                 src.append(one)
                 trg.append(other)

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from wholedoc.app.demo import run_demo
-from wholedoc.app.demo_report import print_tour, write_report
-from wholedoc.synthetic.documents import SynthConfig
+from wholedoc.app.demo import DemoMeasures, DemoSystem, Tour, run_demo
+from wholedoc.app.demo_report import _marked, print_tour, write_report
+from wholedoc.corpus.documents import Document, SentencePair
+from wholedoc.metrics.metrics import Score
+from wholedoc.metrics.phenomena import measure
+from wholedoc.synthetic import INFORMATION, Bound, KeyItem, SynthConfig
 
 # Smaller than by default, in every way that makes a document dearer and teaches nothing more.
 SYNTH = SynthConfig(
@@ -40,7 +43,7 @@ TOURS = """
 import json, sys
 from pathlib import Path
 from wholedoc.app.demo import run_demo
-from wholedoc.synthetic.documents import SynthConfig
+from wholedoc.synthetic import SynthConfig
 
 corpus = SynthConfig(**json.loads(sys.argv[2]))
 tours = []
@@ -144,3 +147,23 @@ def test_the_tour_is_shown_as_json_as_text_and_as_a_page(
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"<td>{100 * shown[-1]['pronoun']:.1f}</td>" in page
     assert "http" not in page  # opens from disk, asks nobody
+
+
+def test_particles_beside_a_name_are_marked_too() -> None:
+    """They depend on the document's style of names as the name itself does."""
+    sure = Bound("tamray", 1.0, 0.0)
+    item = KeyItem(
+        *("d1", 0, 0, 1, "name", "tamrai", "tamray", ("tamray", "tamrei")),
+        bounds=dict.fromkeys(INFORMATION, sure),
+    )
+    document = Document("d1", (SentencePair("tamrai.", "ke tamray bo ke."),))
+    measures = DemoMeasures(Score(0.0, ""), measure([item], ["ke tamray bo ke."]))
+    systems = [
+        DemoSystem(name, measures, None, [[text]])
+        for name, text in (("s-nmt", "de tamrei bo de."), ("both", "ke tamray bo ke."))
+    ]
+    tour = Tour([document], [item], ("ke", "de"), systems)
+    wrong, right = (_marked(tour, system, 0)[0] for system in systems)
+    assert [text for text, mark in wrong if mark == "wrong"] == ["de", "tamrei", "de"]
+    assert [text for text, mark in right if mark == "right"] == ["ke", "tamray", "ke"]
+    assert {mark for text, mark in [*wrong, *right] if text == "bo"} == {""}

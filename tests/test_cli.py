@@ -104,6 +104,24 @@ def test_help_of_a_command(command: str, cli: Cli) -> None:
     for option in command_parameters()[command]:
         if option.startswith("--"):
             assert option in done.output
+    assert "<bool>" not in done.output
+    assert "<list" not in done.output
+    examples = done.output.partition("Examples:")[2].split("wholedoc ")[1:]
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        assert words[0] == command
+        options = {word for word in words if word.startswith("-")}
+        assert options <= command_parameters()[command]
+
+
+def test_help_tells_defaults_and_names(cli: Cli) -> None:
+    found = cli("translate", "--help").output
+    for option in ("--beam", "--passes"):
+        after = " ".join(found[found.index(f"│ {option} ") :].replace("│", " ").split())
+        assert "[default: (of the model)]" in after.split(" --")[0]
+    assert "paper, small, tiny" in cli("train", "--help").output
+    assert "<bool>" not in cli("--help").output
 
 
 def test_help_lists_the_commands(cli: Cli) -> None:
@@ -217,6 +235,18 @@ def test_synth_writes_a_corpus_that_stats_reads(cli: Cli) -> None:
     found = json.loads(cli("stats", *files, "--json").output)
     assert found["documents"] == summary["splits"]["train"]["documents"] == 3
     assert found["sentences"] == summary["splits"]["train"]["sentences"]
+
+
+def test_synth_does_not_overwrite_another_corpus(cli: Cli) -> None:
+    command = ("synth", "corpus", "--train", "3", "--dev", "2", "--test", "2")
+    assert cli(*command).code == cli(*command).code == 0
+    before = Path("corpus/train.src").read_text()
+    refused = cli(*command, "--seed", "2")
+    assert (refused.code, refused.output) == (2, "")
+    assert refused.errors.startswith("wholedoc: corpus: holds an artificial corpus of other ")
+    assert Path("corpus/train.src").read_text() == before
+    assert cli(*command, "--seed", "2", "--force").code == 0
+    assert Path("corpus/train.src").read_text() != before
 
 
 def test_synth_for_people(cli: Cli) -> None:

@@ -189,6 +189,17 @@ def test_weights_are_numbers_and_nothing_is_dropped(tmp_path: Path) -> None:
     assert "choice" not in text.partition("<script>")[0].partition("</style>")[2]
 
 
+def test_a_change_that_was_taken_back_does_not_stand_out(tmp_path: Path) -> None:
+    """Bold are the sentences that differ in the update shown; the last one, to begin with."""
+    found = translated(["a", "b", "c"], ["x", "y", "c"], ["a", "z", "c"])
+    text = page_of(tmp_path, (document("1", "2", "3"), found))
+    assert '<tr id="d1s1" data-changed="1"' in text
+    assert '<tr id="d1s2" class="changed" data-changed="1 2"' in text
+    assert '<tr id="d1s3" data-changed=""' in text
+    assert "tr.changed button {" in text
+    assert "tr[data-changed]" not in text
+
+
 def test_many_weights_are_summed_up(tmp_path: Path) -> None:
     size = 40
     weights = (1 - torch.eye(size)) / (size - 1)

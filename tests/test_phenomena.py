@@ -9,7 +9,7 @@ import pytest
 
 from wholedoc.errors import UserError
 from wholedoc.metrics.phenomena import measure, read_key
-from wholedoc.synthetic.documents import (
+from wholedoc.synthetic import (
     INFORMATION,
     KINDS,
     Bound,

@@ -9,35 +9,29 @@ from itertools import chain, product
 from math import isclose, sqrt
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wholedoc.corpus.vocabulary import WordVocabulary
 from wholedoc.errors import UserError
 from wholedoc.metrics.contrastive import read_contrastive
 from wholedoc.metrics.phenomena import read_key
+from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, expect, make_key
 from wholedoc.synthetic.documents import (
-    INFORMATION,
-    KINDS,
-    SPLITS,
     Clause,
-    KeyItem,
-    Language,
-    SynthConfig,
+    DocumentWorld,
     SynthDocument,
     Telling,
-    Word,
-    World,
-    build_language,
     draw_document,
     draw_plan,
-    expect,
-    make_contrasts,
-    make_key,
     realise,
-    write_synth,
+    split_words,
 )
+from wholedoc.synthetic.language import Entry, Language, SynthConfig, build_language
+from wholedoc.synthetic.writing import FORMAT, SPLITS, make_contrasts, write_synth
 
 CONFIG = SynthConfig()
 LANGUAGE = build_language(CONFIG)
@@ -56,7 +50,7 @@ def sample() -> list[tuple[SynthDocument, list[KeyItem]]]:
     return draw(3000)
 
 
-def words(language: Language) -> list[Word]:
+def words(language: Language) -> list[Entry]:
     """Every entry of the lexicon that has both sides."""
     return [
         *chain.from_iterable(language.nouns),
@@ -129,15 +123,15 @@ class Rules:
             article = [] if plural else [self.language.indefinite]
         return [*article, *adjective, *noun.trg], plural
 
-    def translate(self, sentence: str, world: World) -> str:
+    def translate(self, sentence: str, world: DocumentWorld) -> str:
         language = self.language
-        src = sentence.split()
+        src = split_words(sentence)
         if src[0] in {w.src for w in (*chain(*language.persons), *chain(*language.topic_nouns))}:
             head = self.entries[src.pop(0)].trg[0]
             place, _ = self.phrase(src)
             preposition, complement = (self.entries[src.pop(0)].trg[0] for _ in range(2))
             out = [head, language.copula, complement, preposition, *place, language.particles[2]]
-            return " ".join([*out, "."])
+            return f"{' '.join(out)}."
         adverb = []
         if src[0] in {word.src for word in language.adverbs}:
             adverb = [self.entries[src.pop(0)].trg[0]]
@@ -155,7 +149,7 @@ class Rules:
         preposition, verb = self.entries[src.pop(0)].trg[0], self.entries[src.pop(0)].trg[number]
         subject, thing, place = parts
         out = [*subject, verb, *thing, preposition, *place, *adverb, language.particles[particle]]
-        return " ".join([*out, "."])
+        return f"{' '.join(out)}."
 
 
 def test_translation_follows_the_documented_grammar(
@@ -170,7 +164,7 @@ def test_translation_follows_the_documented_grammar(
 def test_sizes_are_as_documented(sample: list[tuple[SynthDocument, list[KeyItem]]]) -> None:
     lengths = {len(document.pairs) for document, _ in sample}
     assert lengths == set(range(CONFIG.min_sentences, CONFIG.max_sentences + 1))
-    src = {len(pair.src.split()) for document, _ in sample for pair in document.pairs}
+    src = {len(split_words(pair.src)) for document, _ in sample for pair in document.pairs}
     assert (min(src), max(src)) == (5, 10)  # the final mark included
 
 
@@ -203,9 +197,9 @@ def test_items_stand_where_they_may(seed: int, far: int, spare: int, density: fl
         if item.kind == "topic":
             assert abs(item.sentence - tellings["topic"]) >= far
         pair = document.pairs[item.sentence]
-        assert pair.src.split().count(item.word) == 1
-        assert pair.trg.split().count(item.expected) == 1
-        assert not set(item.alternatives) & set(pair.trg.split())
+        assert split_words(pair.src).count(item.word) == 1
+        assert split_words(pair.trg).count(item.expected) == 1
+        assert not set(item.alternatives) & set(split_words(pair.trg))
         assert {item.expected, *item.alternatives} == set(item.renderings)
         for bound in item.bounds.values():
             assert bound.guess in item.renderings
@@ -256,10 +250,12 @@ def posterior(
 def test_bounds_equal_brute_force_over_worlds(config: SynthConfig) -> None:
     language = build_language(config)
     for document, key in draw(12, config):
-        sentences = [pair.src.split() for pair in document.pairs]
+        sentences = [split_words(pair.src) for pair in document.pairs]
         source = list(chain.from_iterable(sentences))
         for item in key:
-            others = [p.trg.split() for t, p in enumerate(document.pairs) if t != item.sentence]
+            others = [
+                split_words(p.trg) for t, p in enumerate(document.pairs) if t != item.sentence
+            ]
             seen = {
                 "sentence": (sentences[item.sentence], []),
                 "source": (source, []),
@@ -325,22 +321,24 @@ def test_a_full_disk_is_named_with_its_file(
 
 def test_world_changes_only_the_words_meant_to_change() -> None:
     """One plan in every world: whatever does not tell is the same, so it can tell nothing."""
-    worlds = [World(*values) for values in product(range(2), range(CONFIG.topics), range(2))]
+    worlds = [
+        DocumentWorld(*values) for values in product(range(2), range(CONFIG.topics), range(2))
+    ]
     rng = Random(5)
     for _ in range(40):
         plan = draw_plan(LANGUAGE, CONFIG, rng)
         versions = [realise(plan, world, LANGUAGE) for world in worlds]
         for t, sentence in enumerate(plan):
-            src = [version[t].src.split() for version in versions]
-            trg = [version[t].trg.split() for version in versions]
+            src = [split_words(version[t].src) for version in versions]
+            trg = [split_words(version[t].trg) for version in versions]
             assert len({len(tokens) for tokens in src}) == 1
             changing = {i for i, tokens in enumerate(zip(*src, strict=True)) if len({*tokens}) > 1}
             end = len(src[0])
             if isinstance(sentence, Clause):
                 assert changing == {end - 1}  # the cue
                 items = (sentence.subject, sentence.object, sentence.place)
-                expected = sum(isinstance(part, Word) for part in items)
-                expected += 2 * isinstance(sentence.object, Word)  # its two particles agree
+                expected = sum(isinstance(part, Entry) for part in items)
+                expected += 2 * isinstance(sentence.object, Entry)  # its two particles agree
                 differing = sum(len({*tokens}) > 1 for tokens in zip(*trg, strict=True))
                 assert differing == expected
             else:
@@ -369,7 +367,7 @@ def test_no_feature_of_the_sentence_beats_the_bound(
         for item in key:
             if item.kind != kind:
                 continue
-            tokens = document.pairs[item.sentence].src.split()
+            tokens = split_words(document.pairs[item.sentence].src)
             features: dict[str, object] = dict.fromkeys(tokens)
             features["position"] = item.sentence
             features["from the end"] = len(document.pairs) - item.sentence
@@ -419,7 +417,7 @@ def test_files_are_complete_and_agree(tmp_path: Path) -> None:
         assert len(src) == len(trg) == len(doc) == summary.splits[split].sentences
         assert len(set(doc)) == count == summary.splits[split].documents
         assert doc == sorted(doc)
-        assert sum(len(line.split()) for line in trg) == summary.splits[split].trg_words
+        assert sum(len(split_words(line)) for line in trg) == summary.splits[split].trg_words
         key = [json.loads(line) for line in files[f"{split}.key.jsonl"].splitlines()]
         kinds = Counter(item["kind"] for item in key)
         for kind in KINDS:
@@ -428,8 +426,8 @@ def test_files_are_complete_and_agree(tmp_path: Path) -> None:
             assert doc[item["line"]] == item["document"]
             assert doc.index(item["document"]) == item["line"] - item["sentence"]
             assert item["lines"] == len(src)
-            assert item["word"] in src[item["line"]].split()
-            assert item["expected"] in trg[item["line"]].split()
+            assert item["word"] in split_words(src[item["line"]])
+            assert item["expected"] in split_words(trg[item["line"]])
             assert set(item["bounds"]) == set(INFORMATION)
 
 
@@ -460,7 +458,7 @@ def test_alternatives_are_sentences_of_other_worlds(
     features = {"pronoun": "gender", "topic": "topic", "name": "style"}
     for document, key in sample[:200]:
         for item, contrast in zip(key, make_contrasts(document, key, LANGUAGE), strict=True):
-            reference = contrast["reference"].split()
+            reference = split_words(contrast["reference"])
             assert reference.count(item.expected) == 1
             values = range(CONFIG.topics if item.kind == "topic" else 2)
             worlds = [replace(document.world, **{features[item.kind]: v}) for v in values]
@@ -469,7 +467,7 @@ def test_alternatives_are_sentences_of_other_worlds(
             for text, word in zip(contrast["alternatives"], item.alternatives, strict=True):
                 changed = [
                     (old, new)
-                    for old, new in zip(reference, text.split(), strict=True)
+                    for old, new in zip(reference, split_words(text), strict=True)
                     if old != new
                 ]
                 assert (item.expected, word) in changed
@@ -490,8 +488,39 @@ def test_same_configuration_gives_the_same_bytes(tmp_path: Path) -> None:
     assert more["train.src"].startswith(first["train.src"])
 
 
+@pytest.mark.parametrize("language", ["", "en"])
+def test_references_are_written_as_translators_write(
+    language: str, sample: list[tuple[SynthDocument, list[KeyItem]]]
+) -> None:
+    """Token ids and back give the text itself, so that no metric counts spaces as errors."""
+    vocabulary = WordVocabulary((), language)
+    for document, _ in sample[:200]:
+        for pair in document.pairs:
+            for text in (pair.src, pair.trg):
+                tokens = vocabulary.tokens(text)
+                assert tokens == split_words(text)
+                assert vocabulary.decode_tokens(tokens) == text
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"train": 9}, {"format": "wholedoc-synth-1"}])
+def test_another_corpus_is_not_overwritten_unasked(other: dict[str, Any], tmp_path: Path) -> None:
+    if "format" in other:
+        write_synth(tmp_path, SMALL)
+        file = tmp_path / "summary.json"
+        file.write_text(file.read_text().replace(FORMAT, other["format"]))
+    else:
+        write_synth(tmp_path, replace(SMALL, **other))
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="other settings; name another directory, or add --force"):
+        write_synth(tmp_path, SMALL)
+    assert contents(tmp_path) == before
+    write_synth(tmp_path, SMALL, force=True)
+    assert contents(tmp_path) != before
+
+
 def test_overwrites_only_an_artificial_corpus(tmp_path: Path) -> None:
-    write_synth(tmp_path, replace(SMALL, seed=2))
+    write_synth(tmp_path, SMALL)
+    (tmp_path / "test.src").write_text("spoilt\n")
     (tmp_path / "runs").mkdir()
     write_synth(tmp_path, SMALL)
     write_synth(tmp_path.with_name("fresh"), SMALL)

@@ -18,7 +18,7 @@ from wholedoc.decoding.translator import Translator
 from wholedoc.metrics.metrics import Score, corpus_bleu
 from wholedoc.metrics.phenomena import Phenomena, measure, read_key
 from wholedoc.progress import say
-from wholedoc.synthetic.documents import KINDS, KeyItem, SynthConfig, write_synth
+from wholedoc.synthetic import KINDS, KeyItem, SynthConfig, build_language, write_synth
 from wholedoc.training.stages import train
 
 SYSTEMS = {
@@ -30,7 +30,7 @@ SYSTEMS = {
 
 
 @dataclass(frozen=True)
-class Measures:
+class DemoMeasures:
     """What translations of the test set reached."""
 
     bleu: Score
@@ -50,12 +50,12 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class System:
+class DemoSystem:
     """A trained system and what it reached on the test set."""
 
     name: str
-    measures: Measures
-    shuffled: Measures | None
+    measures: DemoMeasures
+    shuffled: DemoMeasures | None
     """With the memory of another document; None for the sentence model."""
     translations: list[list[str]]
 
@@ -73,7 +73,9 @@ class Tour:
 
     documents: list[Document]
     key: list[KeyItem]
-    systems: list[System]
+    particles: tuple[str, str]
+    """Target particles that stand beside a name, by the style of names."""
+    systems: list[DemoSystem]
 
     def to_json(self) -> dict[str, Any]:
         """One object for ``demo --json``."""
@@ -93,20 +95,25 @@ def run_demo(
 ) -> Tour:
     """Make the artificial corpus, train the four systems on it, translate, measure."""
     corpus = out / "corpus"
+    settings_of_corpus = replace(synth or SynthConfig(), seed=seed)
     say("writing an artificial corpus in which some words depend on the rest of the document")
-    write_synth(corpus, replace(synth or SynthConfig(), seed=seed))
-    systems = []
+    write_synth(corpus, settings_of_corpus, force=True)
     for name in SYSTEMS:
         if (out / "runs" / name / "config.toml").exists():  # of an earlier tour
             shutil.rmtree(out / "runs" / name)
-    for name, description in SYSTEMS.items():
-        config = demo_config(corpus, seed, name, configuration, settings)
-        say(f"{name}: training {description}, on this machine")
-        train(config, out / "runs" / name)
-        say(f"{name}: translating the test set")
-        systems.append(_measure_system(out / "runs" / name, config, corpus))
-    documents = list(read_corpus(config.data.test))
-    return Tour(documents, read_key(corpus / "test.key.jsonl"), systems)
+    configs = {name: demo_config(corpus, seed, name, configuration, settings) for name in SYSTEMS}
+    systems = [run_system(out / "runs" / name, config) for name, config in configs.items()]
+    documents = list(read_corpus(configs["s-nmt"].data.test))
+    first, second, _ = build_language(settings_of_corpus).particles
+    return Tour(documents, read_key(corpus / "test.key.jsonl"), (first, second), systems)
+
+
+def run_system(run: Path, config: Config) -> DemoSystem:
+    """Train one of the systems, named by its run directory, and translate the test set with it."""
+    say(f"{run.name}: training {SYSTEMS[run.name]}, on this machine")
+    train(config, run)
+    say(f"{run.name}: translating the test set")
+    return _measure_system(run, config)
 
 
 def demo_config(
@@ -126,19 +133,19 @@ def demo_config(
     return load_config(configuration, [*files, f"seed={seed}", *memory, *settings])
 
 
-def _measure_system(run: Path, config: Config, corpus: Path) -> System:
+def _measure_system(run: Path, config: Config) -> DemoSystem:
     documents = list(read_corpus(config.data.test))
-    key = read_key(corpus / "test.key.jsonl")
+    key = read_key(Path(config.data.test.src).with_suffix(".key.jsonl"))
     translator = Translator.load(run)
     sources = [[pair.src for pair in document] for document in documents]
     references = [pair.trg for document in documents for pair in document]
 
-    def translate(shuffle_memory: bool) -> tuple[Measures, list[list[str]]]:
+    def translate(shuffle_memory: bool) -> tuple[DemoMeasures, list[list[str]]]:
         search = replace(config.search, shuffle_memory=shuffle_memory)
         translations = [d.sentences for d in translator.translate_documents(sources, search)]
         flat = [line for document in translations for line in document]
-        return Measures(corpus_bleu(flat, references), measure(key, flat)), translations
+        return DemoMeasures(corpus_bleu(flat, references), measure(key, flat)), translations
 
     measures, translations = translate(shuffle_memory=False)
     shuffled = translate(shuffle_memory=True)[0] if translator.reads_documents else None
-    return System(run.name, measures, shuffled, translations)
+    return DemoSystem(run.name, measures, shuffled, translations)

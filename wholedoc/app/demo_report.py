@@ -8,10 +8,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from wholedoc.app.demo import Measures, System, Tour
+from wholedoc.app.demo import DemoMeasures, DemoSystem, Tour
 from wholedoc.files import write_atomically
 from wholedoc.rendering.page import escape, make_page, make_table
-from wholedoc.synthetic.documents import KINDS, Information, KeyItem
+from wholedoc.synthetic import KINDS, Information, KeyItem
 
 _LABELS = {"pronoun": "pronouns", "topic": "topic words", "name": "names"}
 _BOUNDS: dict[Information, str] = {
@@ -42,7 +42,7 @@ def _rows(tour: Tour) -> list[list[str]]:
     return rows
 
 
-def _measured(measures: Measures) -> list[str]:
+def _measured(measures: DemoMeasures) -> list[str]:
     kinds = measures.phenomena.kinds
     accuracies = [_percent(kinds[kind].accuracy) for kind in KINDS]
     return [f"{measures.bleu.value:.1f}", *accuracies, _percent(kinds["name"].consistency)]
@@ -73,8 +73,11 @@ def _sample(tour: Tour) -> int:
     return min(whole or [0], key=lambda d: len(tour.documents[d]))
 
 
-def _marked(tour: Tour, system: System, d: int) -> list[list[tuple[str, str]]]:
-    """The translation of a document in pieces, each with a mark: "", "right" or "wrong"."""
+def _marked(tour: Tour, system: DemoSystem, d: int) -> list[list[tuple[str, str]]]:
+    """The translation of a document in pieces, each with a mark: "", "right" or "wrong".
+
+    Marked are the items of the key and, with a name, the particles that agree with its style.
+    """
     items: defaultdict[int, list[KeyItem]] = defaultdict(list)
     for item in tour.key:
         if item.document == tour.documents[d].name:
@@ -83,6 +86,11 @@ def _marked(tour: Tour, system: System, d: int) -> list[list[tuple[str, str]]]:
     for t, line in enumerate(system.translations[d]):
         right = {item.expected for item in items[t]}
         wrong = {word for item in items[t] for word in item.alternatives}
+        for item in items[t]:
+            if item.kind == "name":
+                style = item.renderings.index(item.expected)
+                right.add(tour.particles[style])
+                wrong.add(tour.particles[1 - style])
         lines.append(
             [
                 (piece, "right" if piece in right else "wrong" if piece in wrong else "")
@@ -92,7 +100,7 @@ def _marked(tour: Tour, system: System, d: int) -> list[list[tuple[str, str]]]:
     return lines
 
 
-def _shown(tour: Tour) -> tuple[System, System]:
+def _shown(tour: Tour) -> tuple[DemoSystem, DemoSystem]:
     """The systems whose translations stand side by side: without and with the document."""
     return tour.systems[0], tour.systems[-1]
 

@@ -209,9 +209,10 @@ def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocumen
             for name, title in columns.items()
         )
         changes = " ".join(str(k) for k, found in enumerate(versions) if found != versions[0])
+        kind = ' class="changed"' if versions[-1] != versions[0] else ""
         data = "".join(ranked.to_attributes(side) for side, ranked in read.items())
         rows.append(
-            f'<tr id="d{number}s{t + 1}" data-changed="{changes}"{data}>'
+            f'<tr id="d{number}s{t + 1}"{kind} data-changed="{changes}"{data}>'
             f'<td class="number"><button type="button">{t + 1}</button></td>{cells}</tr>\n'
         )
     head = "".join(f'<th class="{name}">{title}</th>' for name, title in columns.items())

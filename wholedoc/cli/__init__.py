@@ -9,9 +9,11 @@ and a wrong path are answered at once.
 import io
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
@@ -23,27 +25,71 @@ from wholedoc.progress import say
 
 _INTERRUPTED = 130  # as shells count it; typer returns it after Ctrl-C
 
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options and arguments, as the help shows them."""
+        return _without_idle_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, as the help shows them."""
+        return _without_idle_types(super().get_params(ctx))
+
+
+def _without_idle_types(params: list[Any]) -> list[Any]:
+    """Leave out of the help the types that tell users nothing: ``<bool>``, ``<list[str]>``."""
+    for param in params:
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: ""  # noqa: ARG005 (what typer calls)
+        elif param.is_flag:
+            param.metavar = ""
+    return params
+
+
 app = typer.Typer(
     name="wholedoc",
     help="Translation that reads the whole document.",
+    epilog="See wholedoc COMMAND --help for the options and examples of a command.",
+    cls=_Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (
-    corpora.stats,
-    corpora.synth,
-    train.train,
-    translate.translate,
-    evaluate.score,
-    evaluate.evaluate,
-    evaluate.params,
-    evaluate.bench,
-    train.export,
-    train.experiment,
-    train.demo,
-):
-    app.command()(command)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    *(corpora.stats, corpora.synth, train.train, translate.translate, evaluate.score),
+    *(evaluate.evaluate, evaluate.params, evaluate.bench),
+    *(train.export, train.experiment, train.demo),
+)
+_EXAMPLES = """
+stats --src train.et --trg train.en --doc train.doc
+stats corpus.tmx --src-language et --trg-language en
+stats my.toml --json
+synth corpus
+synth small-corpus --train 500 --seed 2
+train my.toml
+train my.toml --run runs/both --set model.memory=both --set model.fusion=output
+translate runs/my news.et -o news.en
+translate runs/my news.et --doc news.doc --passes 2 --explain news.html
+translate runs/my --beam 5 --nbest 3 < news.et
+score runs/my test.et test.en --doc test.doc
+score runs/my --contrastive pronouns.jsonl --json
+evaluate --ref test.en --doc test.doc --sys base=base.en --sys both=both.en
+evaluate --ref test.en --src test.et --sys both=seed1.en --sys both=seed2.en --json
+params
+params small --src-vocab 8000 --trg-vocab 8000
+bench
+bench --run runs/my --json
+export runs/my my-model
+experiment experiment-tiny
+experiment my-experiment.toml --jobs 2
+demo
+demo --out tour --seed 2
+"""
+for command in _COMMANDS:
+    lines = [f"wholedoc {x}" for x in _EXAMPLES.split("\n") if x.split()[:1] == [command.__name__]]
+    app.command(cls=_Command, epilog="\n\n".join(["Examples:", *lines]))(command)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import typer
 from wholedoc.cli.options import DocOption, JsonFlag, name_standard_output, print_json
 from wholedoc.config import CorpusFiles, DataConfig, load_config
 from wholedoc.errors import UserError
-from wholedoc.synthetic.documents import SynthConfig, write_synth
+from wholedoc.synthetic import SynthConfig, write_synth
 
 if TYPE_CHECKING:
     from wholedoc.corpus.filters import FilterCounts
@@ -22,7 +22,9 @@ TrgOption = Annotated[str, typer.Option("--trg", help="Target side.")]
 def stats(
     corpora: Annotated[
         list[str] | None,
-        typer.Argument(help="Files or folders of both sides, or TOML configurations."),
+        typer.Argument(
+            metavar="CORPUS", help="Files or folders of both sides, or TOML configurations."
+        ),
     ] = None,
     src: SrcOption = "",
     trg: TrgOption = "",
@@ -121,7 +123,7 @@ def _format_measure(value: "float | str | FilterCounts") -> str:
 
 
 def synth(
-    directory: Annotated[Path, typer.Argument(help="Where the corpus is written.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the corpus is written.")],
     seed: Annotated[int, typer.Option(help="Fixes the language and all documents.", min=0)] = 1,
     train_documents: Annotated[
         int, typer.Option("--train", help="Training documents.", min=1)
@@ -132,11 +134,14 @@ def synth(
     test_documents: Annotated[
         int, typer.Option("--test", help="Test documents.", min=1)
     ] = SynthConfig.test,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a corpus of other settings.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
     config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
-    summary = write_synth(directory, config).to_json()
+    summary = write_synth(directory, config, force=force).to_json()
     if as_json:
         print_json(summary)
     else:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wholedoc.app.lines import check_output, open_output, write_lines
-from wholedoc.cli.options import DocOption, JsonFlag, name_standard_output, print_json
+from wholedoc.cli.options import (
+    ConfigArgument,
+    DocOption,
+    JsonFlag,
+    ModelArgument,
+    name_standard_output,
+    print_json,
+)
 from wholedoc.config import CorpusFiles, ScoringMemory, load_config, load_model_config
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
@@ -26,12 +33,17 @@ def evaluate(
     ref: Annotated[str, typer.Option(help="References, one line for each sentence.")],
     outputs: Annotated[
         list[str],
-        typer.Option("--sys", help="NAME=FILE, any number; of one NAME: seeds of one system."),
+        typer.Option(
+            "--sys",
+            metavar="NAME=FILE",
+            help="Of one NAME: seeds of one system.",
+        ),
     ],
     src: Annotated[str, typer.Option(help="Source sentences, for measures that need them.")] = "",
     doc: DocOption = "",
     baseline: Annotated[
-        str, typer.Option(help="The system that others are tested against; the first by default.")
+        str,
+        typer.Option(help="The system that others are tested against.", show_default="the first"),
     ] = "",
     lang: Annotated[str, typer.Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
     src_lang: Annotated[str, typer.Option(help="Source language: lemmas, pronouns.")] = "",
@@ -39,7 +51,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
     without: Annotated[
         list[str] | None,
-        typer.Option(help="A metric to leave out, any number: ter and meteor take longest."),
+        typer.Option(metavar="METRIC", help="Leave it out: ter and meteor take longest."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -57,9 +69,11 @@ def evaluate(
 
 
 def score(
-    model: Annotated[str, typer.Argument(help="A run directory.")],
-    src: Annotated[str, typer.Argument(help="Source side, or the file of both sides.")] = "",
-    trg: Annotated[str, typer.Argument(help="The translations to score.")] = "",
+    model: ModelArgument,
+    src: Annotated[
+        str, typer.Argument(metavar="SRC", help="Source side, or the file of both sides.")
+    ] = "",
+    trg: Annotated[str, typer.Argument(metavar="TRG", help="The translations to score.")] = "",
     doc: DocOption = "",
     contrastive: Annotated[
         Path | None,
@@ -147,7 +161,7 @@ def _check_score_options(
 
 
 def params(
-    config: Annotated[str, typer.Argument(help="Whose sizes to take.")] = "paper",
+    config: ConfigArgument = "paper",
     src_vocab: Annotated[int, typer.Option(help="Source vocabulary.", min=1)] = 25_100,
     trg_vocab: Annotated[int, typer.Option(help="Target vocabulary.", min=1)] = 21_000,
     as_json: JsonFlag = False,

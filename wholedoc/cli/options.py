@@ -7,11 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
+from wholedoc.config import shipped_configs
 from wholedoc.errors import UserError
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="section.key=value, for any value.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set a value, such as model.hidden=256; any number."
+    ),
+]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A run directory, or what export made of one.")
+]
+ConfigArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG", help=f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."
+    ),
 ]
 DocOption = Annotated[str, typer.Option("--doc", help="Document ids, or start-line indices.")]
 

@@ -6,17 +6,23 @@ from typing import Annotated
 
 import typer
 
-from wholedoc.cli.options import JsonFlag, Settings, name_standard_output, print_json
-from wholedoc.config import load_config, load_model_config
+from wholedoc.cli.options import (
+    ConfigArgument,
+    JsonFlag,
+    Settings,
+    name_standard_output,
+    print_json,
+)
+from wholedoc.config import load_config, load_model_config, shipped_configs, shipped_experiments
 from wholedoc.corpus.readers import Inputs
 from wholedoc.progress import say
 
 
 def train(
-    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped one.")],
+    config: ConfigArgument,
     settings: Settings = None,
     run: Annotated[
-        Path | None, typer.Option("--run", help="Run directory; runs/CONFIG by default.")
+        Path | None, typer.Option("--run", help="Run directory.", show_default="runs/CONFIG")
     ] = None,
 ) -> None:
     """Train a model, all stages in order; run again, it resumes where it stopped."""
@@ -43,8 +49,8 @@ def train(
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A run directory.")],
-    out: Annotated[Path, typer.Argument(help="The directory to write.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run directory.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The directory to write.")],
     translations: Annotated[
         int, typer.Option(help="Shortlist: target words for each source word.", min=1)
     ] = 20,
@@ -68,13 +74,17 @@ def export(
 
 def experiment(
     file: Annotated[
-        str, typer.Argument(metavar="EXPERIMENT", help="A TOML file, or the name of a shipped one.")
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help=f"A TOML file, or a shipped one: {', '.join(shipped_experiments())}.",
+        ),
     ],
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time, one thread each; 2 by default.", min=1)
+        int | None, typer.Option(help="Runs at a time, one thread each.", min=1, show_default="2")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where all of it goes; experiments/NAME by default.")
+        Path | None, typer.Option(help="Where all of it goes.", show_default="experiments/NAME")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -110,7 +120,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where corpus, runs and report go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Another language, another model.", min=0)] = 1,
     config: Annotated[
-        str, typer.Option(help="What to train with: a TOML file, or the name of a shipped one.")
+        str,
+        typer.Option(help=f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."),
     ] = "tiny",
     settings: Settings = None,
     as_json: JsonFlag = False,

@@ -8,46 +8,64 @@ from typing import Annotated, Any
 import typer
 
 from wholedoc.app.lines import check_output, open_output, translate_lines
-from wholedoc.cli.options import DocOption
+from wholedoc.cli.options import DocOption, ModelArgument
 from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
 from wholedoc.corpus.readers import read_source_lines
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
+_OF_THE_MODEL = "of the model"
+
 
 def translate(
-    model: Annotated[str, typer.Argument(help="A run directory.")],
+    model: ModelArgument,
     inputs: Annotated[
-        list[str] | None, typer.Argument(help="Text files; standard input without any.")
+        list[str] | None,
+        typer.Argument(metavar="INPUT", help="Text files; standard input without any."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file; a folder for several inputs.")
     ] = None,
     doc: DocOption = "",
-    beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", min=1)] = None,
+    beam: Annotated[
+        int | None,
+        typer.Option(help="Beam width; 1 is greedy.", min=1, show_default=_OF_THE_MODEL),
+    ] = None,
     nbest: Annotated[int, typer.Option(help="Translations per sentence.", min=1)] = 1,
     passes: Annotated[
-        int | None, typer.Option(help="Updates of each translation, given the document.", min=0)
+        int | None,
+        typer.Option(
+            help="Updates of each translation, given the document.",
+            min=0,
+            show_default=_OF_THE_MODEL,
+        ),
     ] = None,
     order: Annotated[
-        Order | None, typer.Option(help="Whether a pass sees its own new translations.")
+        Order | None,
+        typer.Option(
+            help="Whether a pass sees its own new translations.", show_default=_OF_THE_MODEL
+        ),
     ] = None,
     first_pass: Annotated[
-        FirstPass | None, typer.Option(help="Which model makes the first translations.")
+        FirstPass | None,
+        typer.Option(help="Which model makes the first translations.", show_default=_OF_THE_MODEL),
     ] = None,
     shuffle_memory: Annotated[
         bool, typer.Option("--shuffle-memory", help="A control: read another document's memory.")
     ] = False,
     replace_unknown: Annotated[
         UnknownWords | None,
-        typer.Option(help="For an unknown word: nothing, its source word, or that translated."),
+        typer.Option(
+            help="For an unknown word: nothing, its source word, or that translated.",
+            show_default=_OF_THE_MODEL,
+        ),
     ] = None,
     explain: Annotated[
         Path | None,
         typer.Option(help="A page that shows what each pass changed and whom sentences read."),
     ] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Round weights to 8 bits: faster, nearly the same.")
+        bool, typer.Option("--int8", help="Round weights to 8 bits: mostly faster.")
     ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""

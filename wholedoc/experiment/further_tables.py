@@ -22,7 +22,7 @@ from wholedoc.metrics.metrics import DiscourseShares, Unknown, corpus_bleu
 from wholedoc.metrics.phenomena import measure, read_key
 from wholedoc.metrics.words import Splitter
 from wholedoc.rendering.tables import Cell, Chart, Figure, Row, Series, Table, mark_best
-from wholedoc.synthetic.documents import INFORMATION, KINDS
+from wholedoc.synthetic import INFORMATION, KINDS
 
 _READERS: tuple[SystemName, ...] = (*MEMORY_SYSTEMS, "jean2017", "wang2017", "prevtrg")
 _GAINS = ("cxmi", "over_sentence_model", "shuffled_change")

@@ -19,7 +19,7 @@ from wholedoc.config import (
     shipped_experiments,
 )
 from wholedoc.errors import UserError
-from wholedoc.synthetic.documents import SPLITS, SynthConfig
+from wholedoc.synthetic import SPLITS, SynthConfig
 
 SystemName = Literal[
     "s-nmt",

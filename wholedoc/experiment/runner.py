@@ -35,7 +35,7 @@ from wholedoc.experiment.schedule import ProcessPool, run_jobs
 from wholedoc.files import write_atomically
 from wholedoc.metrics.scored import score_context_use
 from wholedoc.progress import say
-from wholedoc.synthetic.documents import write_synth
+from wholedoc.synthetic import write_synth
 from wholedoc.training.log import read_log
 from wholedoc.training.loop import peak_rss_mb
 from wholedoc.training.stages import train

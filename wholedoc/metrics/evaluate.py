@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from wholedoc.corpus.readers import SourceText, read_source_lines
-from wholedoc.corpus.readers.alignment import NamedLines, align_lines
 from wholedoc.corpus.readers.inputs import marker_of
+from wholedoc.corpus.readers.lines import NamedLines, align_lines
 from wholedoc.errors import UserError
 from wholedoc.metrics.comparison import UNITS, Column, Comparison, System
 from wholedoc.metrics.metrics import EvaluationSet, Unit

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wholedoc.errors import UserError
-from wholedoc.synthetic.documents import (
+from wholedoc.synthetic import (
     INFORMATION,
     KINDS,
     Bound,

@@ -118,7 +118,9 @@ function hideUnchanged(section) {
   const only = section.querySelector(".changed-only");
   const update = section.dataset.shown || section.dataset.last;
   for (const row of rowsOf(section)) {
-    row.hidden = only.checked && !row.dataset.changed.split(" ").includes(update);
+    const changed = row.dataset.changed.split(" ").includes(update);
+    row.classList.toggle("changed", changed);
+    row.hidden = only.checked && !changed;
   }
 }
 

@@ -1,8 +1,7 @@
 """Readers for every convention by which parallel corpora mark their documents."""
 
 from wholedoc.corpus.readers.conventions import CONVENTIONS, Convention, Corpus, read_corpus
-from wholedoc.corpus.readers.fingerprint import fingerprint
-from wholedoc.corpus.readers.inputs import Inputs
+from wholedoc.corpus.readers.inputs import Inputs, fingerprint
 from wholedoc.corpus.readers.source import (
     SourceDocument,
     SourceSentence,

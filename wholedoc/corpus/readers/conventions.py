@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.documents import Document
-from wholedoc.corpus.readers import folders, line_aligned, one_file, sgml, tagged, tmx
+from wholedoc.corpus.readers import line_aligned, markup, rows, tmx
 from wholedoc.corpus.readers.inputs import Inputs
 from wholedoc.errors import UserError
 
@@ -22,18 +22,18 @@ class Convention:
 # The first that fits is used. Folders go first: the others look into files. Boundaries that are
 # given as a file win over those inside the text.
 CONVENTIONS = (
-    Convention("europarl", folders.has_debates, folders.read_debates),
-    Convention("folders", folders.has_folders, folders.read_folders),
+    Convention("europarl", line_aligned.has_debates, line_aligned.read_debates),
+    Convention("folders", line_aligned.has_folders, line_aligned.read_folders),
     Convention("start-lines", line_aligned.has_start_lines, line_aligned.read_start_lines),
     Convention("document-ids", line_aligned.has_document_ids, line_aligned.read_document_ids),
     Convention("tmx", tmx.is_tmx, tmx.read_tmx),
     Convention("none", tmx.is_plain_tmx, tmx.read_plain_tmx),
-    Convention("sgml", sgml.is_evaluation_set, sgml.read_evaluation_set),
-    Convention("ted", tagged.is_ted, tagged.read_ted),
-    Convention("europarl", tagged.is_europarl, tagged.read_europarl),
-    Convention("jsonl", one_file.has_json, one_file.read_jsonl),
-    Convention("triple-bar", one_file.has_triple_bars, one_file.read_triple_bars),
-    Convention("tsv", one_file.has_tabs, one_file.read_tsv),
+    Convention("sgml", markup.is_evaluation_set, markup.read_evaluation_set),
+    Convention("ted", line_aligned.is_ted, line_aligned.read_ted),
+    Convention("europarl", line_aligned.is_europarl, line_aligned.read_europarl),
+    Convention("jsonl", rows.has_json, rows.read_jsonl),
+    Convention("triple-bar", rows.has_triple_bars, rows.read_triple_bars),
+    Convention("tsv", rows.has_tabs, rows.read_tsv),
     Convention("marker-lines", line_aligned.has_marker_lines, line_aligned.read_marker_lines),
     Convention("empty-lines", line_aligned.has_empty_lines, line_aligned.read_empty_lines),
     Convention("none", line_aligned.is_line_aligned, line_aligned.read_whole),

@@ -1,6 +1,8 @@
-"""What a reader is given: the files, the languages, and a look at how the files begin."""
+"""What a reader is given: the files, their languages, and how the files begin."""
 
+import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -145,3 +147,60 @@ class Inputs:
     def trg_beginning(self) -> Beginning:
         """How the target file begins."""
         return Beginning(read_head(self.trg))
+
+
+# Language codes
+
+
+def same_language(code: str, wanted: str) -> bool:
+    """Tells whether two codes name one language, with or without a region (``et``, ``et-EE``)."""
+    first = code.lower().replace("_", "-")
+    second = wanted.lower().replace("_", "-")
+    return first == second or first.startswith(f"{second}-") or second.startswith(f"{first}-")
+
+
+def choose_sides(codes: Sequence[str], src_language: str, trg_language: str) -> tuple[str, str]:
+    """Chooses the source and the target code; empty for a side that cannot be told.
+
+    A side whose language is not wanted by name is the other one of two; if neither is, the source
+    comes first.
+    """
+    src = find_language(codes, src_language)
+    trg = find_language(codes, trg_language)
+    if len(codes) == 2:
+        if not src_language and not trg_language:
+            return codes[0], codes[1]
+        if src and not trg_language:
+            trg = codes[1 - codes.index(src)]
+        if trg and not src_language:
+            src = codes[1 - codes.index(trg)]
+    return src, trg
+
+
+def find_language(codes: Sequence[str], wanted: str) -> str:
+    """Returns the code that names the wanted language, or an empty string."""
+    # An exact match goes before a match of the language alone: pt-BR beside pt.
+    exact = (code for code in codes if wanted and code.lower() == wanted.lower())
+    near = (code for code in codes if wanted and same_language(code, wanted))
+    return next(exact, "") or next(near, "")
+
+
+# Content
+
+
+def fingerprint(files: CorpusFiles) -> str | None:
+    """A digest of what every file holds; None where one is missing.
+
+    It does not depend on where the files are or when they were written.
+    """
+    digest = hashlib.sha256()
+    for path in (Path(name) for name in (files.src, files.trg, files.doc) if name):
+        members = sorted(path.iterdir()) if path.is_dir() else [path]
+        for member in members:
+            if not member.is_file():
+                return None
+            name = member.name if path.is_dir() else ""
+            with member.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest.update(f"{name}:{content}:".encode())
+    return digest.hexdigest()

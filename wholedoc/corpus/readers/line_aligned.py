@@ -1,13 +1,27 @@
-"""Readers of two line-aligned files: boundaries in a third file, on marker lines, or nowhere."""
+"""Readers of line-aligned plain text: two files, or two folders of files.
+
+Boundaries stand in a third file, on marker lines, at lines of tags (TED talks, Europarl debates),
+at the ends of files, or nowhere.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from wholedoc.corpus.documents import Document, SentencePair
-from wholedoc.corpus.readers.alignment import NamedLines, Row, align_lines, group_rows
-from wholedoc.corpus.readers.inputs import Inputs, marker_of
-from wholedoc.corpus.readers.lines import read_lines
+from wholedoc.corpus.readers.inputs import Beginning, Inputs, marker_of
+from wholedoc.corpus.readers.lines import (
+    Block,
+    NamedLines,
+    PairRow,
+    Side,
+    align_blocks,
+    align_lines,
+    group_rows,
+    read_head,
+    read_lines,
+)
 from wholedoc.errors import UserError
 
 _WHOLE_NUMBER = re.compile(r"\s*[0-9]{1,18}\s*")
@@ -84,7 +98,7 @@ def read_document_ids(inputs: Inputs) -> Iterator[Document]:
     doc = _doc_file(inputs)
     files = (NamedLines.of(path) for path in (inputs.src, inputs.trg, doc))
     lines = align_lines(*files, fix=DOC_FILE_FIX)
-    rows = (Row(line, name.strip(), src, trg) for line, (src, trg, name) in enumerate(lines, 1))
+    rows = (PairRow(line, name.strip(), src, trg) for line, (src, trg, name) in enumerate(lines, 1))
     return group_rows(rows, doc)
 
 
@@ -94,7 +108,7 @@ def read_start_lines(inputs: Inputs) -> Iterator[Document]:
     return group_rows(number_rows(_pairs(inputs), doc), doc)
 
 
-def number_rows(pairs: Iterable[tuple[str, ...]], doc: Path) -> Iterator[Row]:
+def number_rows(pairs: Iterable[tuple[str, ...]], doc: Path) -> Iterator[PairRow]:
     """Numbers the documents of line pairs by a file of start lines, counted as its first is."""
     starts = enumerate((int(line) for line in read_lines(doc)), start=1)
     _, base = next(starts)
@@ -105,7 +119,7 @@ def number_rows(pairs: Iterable[tuple[str, ...]], doc: Path) -> Iterator[Row]:
         if upcoming and upcoming[1] == number:
             document += 1
             upcoming = next(starts, None)
-        yield Row(number, str(document), src, trg)
+        yield PairRow(number, str(document), src, trg)
     if upcoming:
         raise UserError(
             f"a document starts on line {upcoming[1]}, but the last line is {number}",
@@ -189,3 +203,192 @@ def _find_marker(inputs: Inputs) -> str:
         if marker := marker_of(src) or marker_of(trg):
             return marker
     return ""
+
+
+# Talks and debates, whose documents begin at lines of tags
+
+_TED_LINE = re.compile(
+    r"\s*</?(doc|url|keywords|speaker|talkid|title|description|reviewer|translator|transcript)\b"
+    r"([^>]*)>([^<]*)",
+    re.IGNORECASE,
+)
+_EUROPARL_LINE = re.compile(r"\s*<(chapter|speaker|p)\b([^>]*)>\s*$", re.IGNORECASE)
+_ID = re.compile(r"\bid\s*=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE)
+
+
+def is_ted(inputs: Inputs) -> bool:
+    """Tells whether both files begin with the description of a talk."""
+    return not inputs.one_file and all(
+        _TED_LINE.match(beginning.first_line)
+        and (beginning.has_tag("talkid") or beginning.has_tag("url"))
+        and not beginning.has_tag("seg")
+        for beginning in (inputs.src_beginning, inputs.trg_beginning)
+    )
+
+
+def is_europarl(inputs: Inputs) -> bool:
+    """Tells whether both files begin with the tags of a debate."""
+    return not inputs.one_file and all(
+        is_debate(beginning) for beginning in (inputs.src_beginning, inputs.trg_beginning)
+    )
+
+
+def is_debate(beginning: Beginning) -> bool:
+    """Tells whether a file begins with the tags of a debate: a chapter, a speaker, a paragraph."""
+    tags = _EUROPARL_LINE.match(beginning.first_line)
+    return bool(tags) and (beginning.has_tag("chapter") or beginning.has_tag("speaker"))
+
+
+def read_ted(inputs: Inputs) -> Iterator[Document]:
+    """Yields the talks of IWSLT training files; lines that describe a talk are not sentences."""
+    return _align(inputs.src, inputs.trg, _talks)
+
+
+def read_europarl(inputs: Inputs) -> Iterator[Document]:
+    """Yields the speakers' turns of Europarl files."""
+    return read_debate(inputs.src, inputs.trg)
+
+
+def read_debate(src: Path, trg: Path) -> Iterator[Document]:
+    """Yields the speakers' turns of one debate; a chapter's heading is a document of its own."""
+    return _align(src, trg, _turns)
+
+
+def _align(src: Path, trg: Path, cut: Callable[[Path], Iterator[Block]]) -> Iterator[Document]:
+    return align_blocks(Side(src, cut(src)), Side(trg, cut(trg)))
+
+
+def _talks(path: Path) -> Iterator[Block]:
+    """Cuts a side into talks: a talk ends where a description follows on its sentences."""
+    number = 1
+    talk = Block("1", 1)
+    for line, text in enumerate(read_lines(path), start=1):
+        tag = _TED_LINE.match(text)
+        if not tag:
+            talk.append(line, text)
+            continue
+        if talk.sentences:
+            yield talk
+            number += 1
+            talk = Block(str(number), line)
+        if tag.group(1).lower() == "talkid" and tag.group(3).strip():
+            talk.name = tag.group(3).strip()
+    if talk.sentences:
+        yield talk
+
+
+def _turns(path: Path) -> Iterator[Block]:
+    """Cuts a side into turns, named by the numbers of the chapter and the speaker."""
+    chapter = ""
+    turn = Block("start", 1)
+    for line, text in enumerate(read_lines(path), start=1):
+        tag = _EUROPARL_LINE.match(text)
+        if not tag:
+            turn.append(line, text)
+            continue
+        kind = tag.group(1).lower()
+        if kind == "p":
+            continue
+        yield turn
+        number = _ID.search(tag.group(2))
+        if kind == "chapter":
+            chapter = number.group(1) if number else ""
+            turn = Block(f"chapter {chapter}", line)
+        else:
+            turn = Block(f"chapter {chapter}, speaker {number.group(1) if number else ''}", line)
+    yield turn
+
+
+# Folders: one file per document, or one debate per file
+
+
+class _FilePair(NamedTuple):
+    name: str
+    src: Path
+    trg: Path
+
+
+def has_debates(inputs: Inputs) -> bool:
+    """Tells whether the corpus is two folders of Europarl files."""
+    if not inputs.src.is_dir():
+        return False
+    return is_debate(Beginning(read_head(_pair_files(inputs)[0].src)))
+
+
+def read_debates(inputs: Inputs) -> Iterator[Document]:
+    """Yields the speakers' turns of every debate, in the order of the file names."""
+    for pair in _pair_files(inputs):
+        for document in read_debate(pair.src, pair.trg):
+            yield Document(f"{pair.name}, {document.name}", document.pairs)
+
+
+def has_folders(inputs: Inputs) -> bool:
+    """Tells whether the corpus is two folders."""
+    return inputs.src.is_dir()
+
+
+def read_folders(inputs: Inputs) -> Iterator[Document]:
+    """Yields one document per file, in the order of the file names.
+
+    Empty lines in the same places on both sides set off paragraphs and are no sentences.
+    """
+    for pair in _pair_files(inputs):
+        if Beginning(read_head(pair.src)).is_markup:
+            raise UserError(
+                "markup in a folder of plain documents",
+                where=str(pair.src),
+                fix="give plain text, one sentence per line, or Europarl files only",
+            )
+        yield Document(pair.name, _read_pairs(pair.src, pair.trg))
+
+
+def _read_pairs(src: Path, trg: Path) -> tuple[SentencePair, ...]:
+    if both_have_empty_lines(src, trg):
+        paragraphs = split_documents(src, trg, is_empty)
+        return tuple(pair for paragraph in paragraphs for pair in paragraph)
+    lines = align_lines(NamedLines.of(src), NamedLines.of(trg))
+    return tuple(SentencePair(*sides) for sides in lines)
+
+
+def _pair_files(inputs: Inputs) -> list[_FilePair]:
+    """Pairs files of the same name, or of names that differ only in the language at the end."""
+    src_files, trg_files = _list_files(inputs.src), _list_files(inputs.trg)
+    if src_files.keys() != trg_files.keys():
+        src_files = _strip_language(src_files, inputs.src_language)
+        trg_files = _strip_language(trg_files, inputs.trg_language)
+    for name in sorted(src_files.keys() ^ trg_files.keys()):
+        lonely, other = (src_files, inputs.trg) if name in src_files else (trg_files, inputs.src)
+        raise UserError(
+            f"no file of this name in {other}",
+            where=str(lonely[name]),
+            fix="give the two files of a document the same name, up to the language at the end",
+        )
+    return [_FilePair(name, src_files[name], trg_files[name]) for name in sorted(src_files)]
+
+
+def _list_files(folder: Path) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if not path.is_file():
+            raise UserError("is no file", where=str(path), fix="keep only documents in the folder")
+        files[path.name.removesuffix(".gz").removesuffix(".txt")] = path
+    if not files:
+        raise UserError("the folder is empty", where=str(folder), fix="give a folder of documents")
+    return files
+
+
+def _strip_language(files: dict[str, Path], language: str) -> dict[str, Path]:
+    code = re.escape(language) if language else "[A-Za-z]{2,3}"
+    stripped: dict[str, Path] = {}
+    for name, path in files.items():
+        short = re.sub(rf"[._-]{code}$", "", name)
+        if short in stripped:
+            raise UserError(
+                f"cannot be told from {stripped[short].name}",
+                where=str(path),
+                fix="give the two files of a document the same name",
+            )
+        stripped[short] = path
+    return stripped

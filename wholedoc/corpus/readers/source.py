@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from wholedoc.corpus.readers.alignment import NamedLines, Row, align_lines, group_rows
 from wholedoc.corpus.readers.inputs import marker_of
 from wholedoc.corpus.readers.line_aligned import (
     DOC_FILE_FIX,
@@ -14,7 +13,15 @@ from wholedoc.corpus.readers.line_aligned import (
     lists_start_lines,
     number_rows,
 )
-from wholedoc.corpus.readers.lines import decode_lines, open_bytes, unpack
+from wholedoc.corpus.readers.lines import (
+    NamedLines,
+    PairRow,
+    align_lines,
+    decode_lines,
+    group_rows,
+    open_bytes,
+    unpack,
+)
 
 _NO_DOCUMENT = ""
 
@@ -108,7 +115,9 @@ def _label_by_doc_file(lines: Sequence[str], name: str, doc: Path) -> tuple[str,
         boundaries = "document-ids"
         streams = (NamedLines(name, iter(lines)), NamedLines.of(doc))
         aligned = align_lines(*streams, fix=DOC_FILE_FIX)
-        rows = (Row(number, label.strip(), "", "") for number, (_, label) in enumerate(aligned, 1))
+        rows = (
+            PairRow(number, label.strip(), "", "") for number, (_, label) in enumerate(aligned, 1)
+        )
     return boundaries, [document.name for document in group_rows(rows, doc) for _ in document]
 
 

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wholedoc.corpus.documents import Document
-from wholedoc.corpus.readers.alignment import Row, group_rows
-from wholedoc.corpus.readers.inputs import Inputs
-from wholedoc.corpus.readers.languages import choose_sides, find_language, same_language
-from wholedoc.corpus.readers.lines import one_line
-from wholedoc.corpus.readers.markup import Closing, Opening, Text, read_xml
+from wholedoc.corpus.readers.inputs import Inputs, choose_sides, find_language, same_language
+from wholedoc.corpus.readers.lines import PairRow, group_rows, one_line
+from wholedoc.corpus.readers.markup import Characters, Closing, Opening, read_xml
 from wholedoc.errors import UserError
 
 # Types of <prop> and attributes of <tu> that name a document, without the x- of private types.
@@ -55,7 +53,7 @@ def read_plain_tmx(inputs: Inputs) -> Iterator[Document]:
     return group_rows(_rows(inputs, named=False), inputs.src)
 
 
-def _rows(inputs: Inputs, *, named: bool) -> Iterator[Row]:
+def _rows(inputs: Inputs, *, named: bool) -> Iterator[PairRow]:
     path = inputs.src
     src_language, trg_language = inputs.src_language, inputs.trg_language
     languages: set[str] = set()
@@ -79,7 +77,7 @@ def _rows(inputs: Inputs, *, named: bool) -> Iterator[Row]:
         if src and trg:  # from here on, a unit without one of the two lacks a translation
             src_language, trg_language = src_language or src, trg_language or trg
         texts = {"": "", **unit.segments}
-        yield Row(unit.line, unit.document or "1", texts[src], texts[trg])
+        yield PairRow(unit.line, unit.document or "1", texts[src], texts[trg])
     for wanted in (src_language, trg_language):
         if not find_language(sorted(languages), wanted):
             raise UserError(
@@ -116,7 +114,7 @@ class _UnitReader:
             match token:
                 case Opening():
                     self._open(token)
-                case Text(text) if not self._codes:
+                case Characters(text) if not self._codes:
                     self._text.append(text)
                 case Closing("tu"):
                     yield self._unit

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from wholedoc.corpus.documents import Document
-from wholedoc.corpus.readers.alignment import Row, group_rows
-from wholedoc.corpus.readers.inputs import Inputs
-from wholedoc.corpus.readers.languages import choose_sides
-from wholedoc.corpus.readers.lines import one_line, read_lines
+from wholedoc.corpus.readers.inputs import Inputs, choose_sides
+from wholedoc.corpus.readers.lines import PairRow, group_rows, one_line, read_lines
 from wholedoc.errors import UserError
 
 BAR = "|||"
@@ -38,12 +36,12 @@ def _read_rows(
 
 def _parse_rows(
     path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int
-) -> Iterator[Row]:
+) -> Iterator[PairRow]:
     for number, line in enumerate(read_lines(path), start=1):
         if number <= skip or not line.strip(" "):
             continue
         try:
-            yield Row(number, *parse(line))
+            yield PairRow(number, *parse(line))
         except _RowError as fault:
             raise UserError(fault.what, where=f"{path}:{number}", fix=fault.fix) from fault
 

@@ -1,0 +1,160 @@
+"""The key of a document: the words that depend on it, each with the best accuracy there can be.
+
+The bound of an item is the posterior probability of its most probable rendering, given what is
+known: the sentence alone, the source document, or both sides of the rest of the document.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, sqrt
+from typing import Literal
+
+from wholedoc.synthetic.documents import Clause, SynthDocument, cue_style
+from wholedoc.synthetic.language import Entry, Language, SynthConfig
+
+Kind = Literal["pronoun", "topic", "name"]
+Information = Literal["sentence", "source", "both"]
+
+KINDS: tuple[Kind, ...] = ("pronoun", "topic", "name")
+INFORMATION: tuple[Information, ...] = ("sentence", "source", "both")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How well an item can be translated from some information."""
+
+    guess: str
+    """The most probable rendering."""
+    accuracy: float
+    """Its posterior probability."""
+    variance: float
+    """The covariances of this guess being right with those of its document, this one's included.
+
+    Summed over items it is the exact variance of the number of right guesses.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class KeyItem:
+    """A word whose translation depends on its document."""
+
+    document: str
+    sentence: int
+    """Index of the sentence in its document, from 0."""
+    line: int
+    """Index of the sentence in its file, from 0."""
+    lines: int
+    """Lines of that file, so that a translation of another one is found out."""
+    kind: Kind
+    word: str
+    """The source word."""
+    expected: str
+    """Its right rendering."""
+    renderings: tuple[str, ...]
+    """All renderings the word has anywhere; those of a name in the order of the styles."""
+    bounds: dict[Information, Bound]
+
+    @property
+    def alternatives(self) -> tuple[str, ...]:
+        """The renderings that are wrong here."""
+        return tuple(word for word in self.renderings if word != self.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The mean accuracy of the best guesses over some items and its standard deviation."""
+
+    accuracy: float
+    deviation: float
+
+
+def expect(items: Sequence[KeyItem], information: Information) -> Expectation:
+    """Mean over ``items`` (at least one) of the best guess's probability, and its deviation."""
+    bounds = [item.bounds[information] for item in items]
+    variance = fsum(bound.variance for bound in bounds)
+    return Expectation(
+        accuracy=fsum(bound.accuracy for bound in bounds) / len(bounds),
+        deviation=sqrt(max(0.0, variance)) / len(bounds),  # rounding may leave −1e-17
+    )
+
+
+def make_key(
+    document: SynthDocument, first_line: int, lines: int, language: Language, config: SynthConfig
+) -> list[KeyItem]:
+    """The items of a document, each with its exact bounds, sentence by sentence.
+
+    ``first_line`` is the index of the document's first sentence in its file of ``lines`` lines.
+    """
+    world = document.world
+    clauses = [(t, clause) for t, clause in enumerate(document.plan) if isinstance(clause, Clause)]
+    pronouns = [t for t, clause in clauses if isinstance(clause.subject, Entry)]
+    senses = {t: clause.place for t, clause in clauses if isinstance(clause.place, Entry)}
+    names = {t: clause.object for t, clause in clauses if isinstance(clause.object, Entry)}
+    cues = [cue_style(sentence, world) for sentence in document.plan]
+
+    def item(t: int, kind: Kind, word: Entry, feature: int, *bounds: Bound) -> KeyItem:
+        return KeyItem(
+            document=document.name,
+            sentence=t,
+            line=first_line + t,
+            lines=lines,
+            kind=kind,
+            word=word.src,
+            expected=word.trg[feature],
+            renderings=word.renderings,
+            bounds=dict(zip(INFORMATION, bounds, strict=True)),
+        )
+
+    items = []
+    for t in pronouns:
+        told = Bound(language.pronoun.trg[world.gender], 1.0, 0.0)
+        alone = _pronoun_bound(language.pronoun, len(pronouns), config)
+        items.append(item(t, "pronoun", language.pronoun, world.gender, alone, told, told))
+    for t, word in senses.items():
+        told = Bound(word.trg[world.topic], 1.0, 0.0)
+        alone = _sense_bound(word, list(senses.values()))
+        items.append(item(t, "topic", word, world.topic, alone, told, told))
+    for t, word in names.items():
+        accuracy = config.cue_accuracy
+        alone = Bound(word.trg[cues[t]], accuracy, accuracy * (1 - accuracy))
+        source = _style_bound(word, cues, len(names), config)
+        both = Bound(word.trg[world.style], 1.0, 0.0) if len(names) > 1 else source
+        items.append(item(t, "name", word, world.style, alone, source, both))
+    return sorted(items, key=lambda made: (made.sentence, KINDS.index(made.kind)))
+
+
+def _pronoun_bound(pronoun: Entry, count: int, config: SynthConfig) -> Bound:
+    """From the sentence alone: the prior; all ``count`` pronouns of a document fall together."""
+    prior = config.gender_prior
+    accuracy = max(prior, 1 - prior)
+    return Bound(pronoun.trg[int(prior < 0.5)], accuracy, count * accuracy * (1 - accuracy))
+
+
+def _sense_bound(word: Entry, words: Sequence[Entry]) -> Bound:
+    """From the sentence alone: the most frequent sense; ``words`` are those of the document."""
+
+    def right(of: Entry) -> list[bool]:
+        guess = max(of.renderings, key=of.trg.count)
+        return [form == guess for form in of.trg]
+
+    def share(topics: Sequence[bool]) -> float:
+        return sum(topics) / len(topics)
+
+    here = right(word)
+    covariances = [
+        share([one and other for one, other in zip(here, there, strict=True)])
+        - share(here) * share(there)
+        for there in map(right, words)
+    ]
+    return Bound(word.trg[here.index(True)], share(here), sum(covariances))
+
+
+def _style_bound(word: Entry, cues: Sequence[int], count: int, config: SynthConfig) -> Bound:
+    """From the source document: 1 / (1 + ((1 - q) / q)^|n₀ - n₁|), q a cue's accuracy.
+
+    n₀ and n₁ count the cues to either style; on a tie all ``count`` names take the first.
+    """
+    lead = cues.count(0) - cues.count(1)
+    odds_against = ((1 - config.cue_accuracy) / config.cue_accuracy) ** abs(lead)
+    accuracy = 1 / (1 + odds_against)
+    return Bound(word.trg[int(lead < 0)], accuracy, count * accuracy * (1 - accuracy))
