@@ -7,7 +7,8 @@ BIN     = $(VENV)/bin
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+# Again when the C sources of the CPU kernels change: they are compiled by the installation.
+$(VENV)/.installed: pyproject.toml hatch_build.py wholedoc/kernels/build.py $(wildcard wholedoc/kernels/csrc/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wholedoc needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

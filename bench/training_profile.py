@@ -9,8 +9,8 @@ stays in the nearest cache, and of all in turn, as in training; beside it, the s
 were read first, as fast as with the fewest rows, and then multiplied at the peak. Last comes the
 share of the peak that would be reached if products took all the time, those of the decoder's steps
 at the speed of all in turn and all others at the peak; and if what is no product took the time that
-it does, too: gates, attention, dropout masks, the optimiser, and of the output layer what is left
-at widths of 8.
+it does, too: dropout masks, the optimiser, and of the output layer what is left at widths of 8.
+It needs the compiled kernels.
 """
 
 import argparse
@@ -32,33 +32,23 @@ from wholedoc.benchmark.flops import Text, training_flops, weights_of
 from wholedoc.benchmark.training_speed import Contender, peak_flops, sentence_contender, text_of
 from wholedoc.benchmark.workload import Material, run_material, shipped_material
 from wholedoc.config import ModelConfig
-from wholedoc.kernels.allocation import keep_freed_memory
-from wholedoc.kernels.dropout import Dropout
-from wholedoc.kernels.matrices import Factor
-from wholedoc.kernels.native import timed_steps
-from wholedoc.kernels.recurrence import GRUReturnSteps, GRUSteps, _BidirectionalGRU
-from wholedoc.kernels.unroll import _Attention, _AttentionReturn, _Unroll
-from wholedoc.model import unroll
+from wholedoc.kernels import Dropout, ExactProduct, keep_freed_memory
+from wholedoc.kernels.loss import _OutputLoss
+from wholedoc.kernels.recurrence import _BiGRU, _DecodeSteps
 from wholedoc.model.decoder import Decoder
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
 from wholedoc.training.loop import tiny_numbers_as_zero
-from wholedoc.training.objective import _OutputLoss
 
-DECODER, DECODER_BACK = "decoder's products, there", "decoder's products, back"
-ENCODER, ENCODER_BACK = "encoder's products, there", "encoder's products, back"
-GATES, ATTENTION, DROPOUT = "gates", "attention", "dropout masks"
+DECODER, DECODER_BACK = "decoder steps, forward", "decoder steps, backward"
+ENCODER, ENCODER_BACK = "encoder, forward", "encoder, backward"
+DROPOUT = "dropout masks"
 OUTPUT = "output layer and loss"
 CLOCKS = (
-    (DECODER, _Unroll, "forward"),
-    (DECODER_BACK, _Unroll, "backward"),
-    (ENCODER, _BidirectionalGRU, "forward"),
-    (ENCODER_BACK, _BidirectionalGRU, "backward"),
-    (GATES, GRUSteps, "forward"),
-    (GATES, GRUReturnSteps, "backward"),
-    (ATTENTION, _Attention, "forward"),
-    (ATTENTION, _AttentionReturn, "backward"),
-    (ATTENTION, unroll, "_d_values"),
+    (DECODER, _DecodeSteps, "forward"),
+    (DECODER_BACK, _DecodeSteps, "backward"),
+    (ENCODER, _BiGRU, "forward"),
+    (ENCODER_BACK, _BiGRU, "backward"),
     (DROPOUT, Dropout, "mask"),
     (OUTPUT, _OutputLoss, "forward"),
     (OUTPUT, _OutputLoss, "backward"),
@@ -73,23 +63,18 @@ ROWS = (4, 8, 12, 16, 24, 32, 48, 96)
 class Clocks:
     """CPU seconds of functions that call each other, each without what others took."""
 
-    def __init__(self, compiled: Callable[[], dict[str, float]]) -> None:
+    def __init__(self) -> None:
         self.spent: Counter[str] = Counter()
         self._inner = [0.0]
-        self._compiled = compiled
 
     def time(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
         """The function, with its seconds added up."""
 
         def run(*arguments: Any) -> Any:
             self._inner.append(0.0)
-            start, compiled = time.process_time(), self._compiled()
+            start = time.process_time()
             result = function(*arguments)
             seconds = time.process_time() - start
-            for inner, name in ((GATES, "gates"), (ATTENTION, "attention")):
-                there = self._compiled()[name] - compiled[name]
-                self.spent[inner] += there
-                self._inner[-1] += there
             self.spent[part] += seconds - self._inner.pop()
             self._inner[-1] += seconds
             return result
@@ -101,7 +86,7 @@ def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text
     """CPU milliseconds of the parts of an update, the size of all updates, and their steps."""
     text, steps = Text(), 0
     with ExitStack() as stack:
-        clocks = Clocks(stack.enter_context(timed_steps()))
+        clocks = Clocks()
         spent = clocks.spent
         for part, owner, name in CLOCKS:
             timed: Any = clocks.time(getattr(owner, name), part)
@@ -123,15 +108,14 @@ def milliseconds(contender: Contender, updates: int) -> tuple[Counter[str], Text
 def operations(model: TranslationModel, text: Text) -> dict[str, float]:
     """What the textbook asks of each part; of the rest, what is left of the whole."""
     decoder, encoder = model.decoder, model.encoder
-    pair = decoder.attention.score.weight.numel() + 2 * encoder.rnn.hidden
+    pairs = 2.0 * text.pairs * (decoder.attention.score.weight.numel() + 2 * encoder.rnn.hidden)
     decoding = step_operations(decoder, text.trg_words)
     encoding = 2.0 * text.src_words * weights_of(*encoder.rnn.children())
     parts = {
-        DECODER: decoding,
-        DECODER_BACK: 2 * decoding,
+        DECODER: decoding + pairs,
+        DECODER_BACK: 2 * (decoding + pairs),
         ENCODER: encoding,
         ENCODER_BACK: 2 * encoding,
-        ATTENTION: 6.0 * text.pairs * pair,
         OUTPUT: 6.0 * text.trg_words * weights_of(decoder.output.vocabulary),
     }
     return {**parts, REST: training_flops(model, text) - sum(parts.values())}
@@ -209,15 +193,12 @@ class StepProducts:
         hidden, gates = config.hidden, 3 * config.hidden
         beside = (hidden, gates + config.alignment)  # recurrent gates and the query
         shapes = (beside, beside, (2 * hidden, gates), (hidden, gates))
-        self.matrices = [(shape, Factor(torch.randn(*shape))) for shape in shapes]
+        self.matrices = [(inner, ExactProduct(torch.randn(out, inner))) for inner, out in shapes]
         self.size = sum(inner * columns for inner, columns in shapes)
 
     def seconds(self, rows: int) -> tuple[float, float]:
         """Each again and again, and all in turn."""
-        products = [
-            partial(factor.multiply, torch.randn(rows, inner), torch.empty(rows, columns))
-            for (inner, columns), factor in self.matrices
-        ]
+        products = [partial(product, torch.randn(rows, inner)) for inner, product in self.matrices]
         again = sum(seconds_of(product) for product in products)
         return again, seconds_of(lambda: [product() for product in products])
 
@@ -246,11 +227,10 @@ def print_bound(found: Profile, products: StepProducts) -> None:
     slower = peak_flops() * products.seconds(rows)[1] / (2 * rows * products.size)
     needed = sum(found.at_peak.values())
     alone = needed + found.steps_at_peak * (slower - 1)
-    others = sum(found.spent[part] for part in (GATES, ATTENTION, DROPOUT, OPTIMISER))
-    others += found.at_width_8[OUTPUT] - found.at_peak[ATTENTION]
+    others = sum(found.spent[part] for part in (DROPOUT, OPTIMISER)) + found.at_width_8[OUTPUT]
     print("\nshare of the peak")
     print(f"products alone, those of the steps at the speed of {rows} rows: {needed / alone:.0%}")
-    print(f"with gates, attention, dropout, softmax, optimiser: {needed / (alone + others):.0%}")
+    print(f"with dropout, softmax, optimiser: {needed / (alone + others):.0%}")
     print(f"measured: {needed / sum(found.spent.values()):.0%}")
 
 

@@ -15,7 +15,7 @@ from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.vocabulary import EOS, build_vocabularies
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.kernels.int8 import compact, restore
+from wholedoc.kernels import compact, restore
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.checkpoint import save_weights

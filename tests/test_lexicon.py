@@ -9,7 +9,7 @@ from torch import nn
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.vocabulary import PAD, WordVocabulary
 from wholedoc.errors import UserError
-from wholedoc.kernels.recurrence import pack
+from wholedoc.kernels import pack
 from wholedoc.model.decoder import Decoded
 from wholedoc.store import lexicon
 from wholedoc.store.lexicon import learn_lexicon, read_lexicon, write_lexicon

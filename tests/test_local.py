@@ -17,7 +17,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.descent import Descent, System, translate_documents
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
-from wholedoc.kernels.recurrence import pack
+from wholedoc.kernels import pack
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise

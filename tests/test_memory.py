@@ -162,9 +162,10 @@ def test_memory_to_context_adds_the_readings_to_every_gate(memory: str) -> None:
     # What enters the gates is what a step by hand gets from a word with that much added.
     encoding = model.encoder(SRC, LENGTHS)
     words = model.decoder.word(model.decoder.embedding(TRG.T)) + source.gates
-    states, _, _ = model.decoder.step_by_step(
-        model.decoder.start(encoding), words.flatten(0, 1), [2] * len(words), source.attended
+    inputs = model.decoder.step_inputs(
+        words.flatten(0, 1), [2] * len(words), model.decoder.start(encoding), source.attended
     )
+    states, _, _ = model.decoder.step_by_step(inputs)
     read = model(SRC, LENGTHS, TRG, readings)
     expected = states.view(len(words), 2, -1).transpose(0, 1) * (TRG != PAD)[:, :, None]
     torch.testing.assert_close(read.states, expected)

@@ -18,7 +18,7 @@ from torch.autograd import gradcheck
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import Batch, pad
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
-from wholedoc.kernels.recurrence import pack
+from wholedoc.kernels import pack
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.decoder import Decoded, DecoderState, GRULayer, Output
 from wholedoc.model.encoder import Encoding

@@ -14,7 +14,6 @@ from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import Batch
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.model.translation import TranslationModel
-from wholedoc.training import objective
 from wholedoc.training.objective import sentence_loss
 
 SRC = [[4, 5, 6, 7], [8], [], [9, 10, 4]]
@@ -103,43 +102,6 @@ def test_padding_sends_no_gradient(make_model, make_pairs) -> None:
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
     for found, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("chunk", [1, 2, 3])
-def test_chunks_of_the_output_layer_do_not_matter(
-    make_model, make_pairs, monkeypatch, chunk: int, smoothing: float
-) -> None:
-    model, batch = make_model(), make_pairs(SRC, TRG)
-    decoded = model(batch.src, batch.src_lengths, batch.trg_in)
-    log_probabilities = model.decoder.log_probabilities(decoded.features[batch.trg_mask])
-    chosen = log_probabilities.gather(-1, batch.trg_out[batch.trg_mask][:, None])
-    even = log_probabilities.mean(dim=-1)
-    plain = -(1 - smoothing) * chosen.sum() - smoothing * even.sum()
-    monkeypatch.setattr(objective, "_CHUNK", chunk)
-    loss = sentence_loss(model, batch, smoothing)
-    assert loss.nats == pytest.approx(-chosen.sum().item(), abs=1e-10)
-    torch.testing.assert_close(loss.smoothed, plain, rtol=1e-10, atol=1e-10)
-    parameters = list(model.parameters())
-    for found, expected in zip(
-        torch.autograd.grad(3 * loss.smoothed, parameters),
-        torch.autograd.grad(3 * plain, parameters),
-        strict=True,
-    ):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_gradients_are_taken_only_where_they_are_asked_for(
-    make_model, make_pairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, batch = make_model(), make_pairs(SRC, TRG)
-    expected = sentence_loss(model, batch).nats
-    monkeypatch.delattr(objective, "_Slopes")
-    for evaluation in (torch.no_grad, torch.inference_mode):
-        with evaluation():
-            assert sentence_loss(model, batch).nats == expected
-    with pytest.raises(NameError, match="_Slopes"):
-        sentence_loss(model, batch)
 
 
 def test_perplexity_is_per_word_with_the_end_of_the_sentence(make_pairs) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -16,15 +17,15 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from toy import toy_config, write_toy
 
-from wholedoc.config import StageConfig
+from wholedoc.config import Config, StageConfig
 from wholedoc.corpus.batches import make_batch
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.kernels import matrices
-from wholedoc.kernels.native import loops_kind
+from wholedoc.kernels import Dropout, describe, use
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.checkpoint import Position, load_weights
 from wholedoc.store.run import Run
+from wholedoc.training import loop
 from wholedoc.training.distribution import World
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
@@ -221,12 +222,59 @@ def test_the_seed_decides_every_bit(toy: Path, run: Run, tmp_path: Path) -> None
     assert weights[0] != weights[2]
 
 
+def first_masks(config: Config, directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The first values of the first dropout mask of each update."""
+    masks: list[str] = []
+    update, draw = loop._Loop._update, Dropout.mask
+
+    def updating(self: loop._Loop, *arguments: Any) -> Any:
+        masks.append("")
+        return update(self, *arguments)
+
+    def drawing(self: Dropout, *arguments: Any) -> Tensor | None:
+        mask = draw(self, *arguments)
+        if mask is not None and not masks[-1]:
+            masks[-1] = str(mask.flatten()[:12].tolist())
+        return mask
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Loop, "_update", updating)
+        patch.setattr(Dropout, "mask", drawing)
+        train(config, directory)
+    return masks
+
+
+def test_every_update_and_every_seed_has_its_own_dropout_masks(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("stage1.epochs=1", "stage1.dropout=0.5", "stage1.batch_tokens=30")
+    found = [
+        first_masks(toy_config(toy, *settings, f"seed={seed}"), tmp_path / name, monkeypatch)
+        for name, seed in (("one", 7), ("again", 7), ("other", 8))
+    ]
+    assert len(found[0]) >= 4
+    assert all(found[0])
+    assert found[0] == found[1]
+    assert len({*found[0], *found[2]}) == len(found[0]) + len(found[2])
+
+
+def test_training_says_where_mixed_precision_cannot_be_had(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ("stage1.epochs=1", "stage1.precision=mixed")
+    with use("torch"):
+        train(toy_config(toy, *settings), tmp_path / "run")
+    assert capsys.readouterr().err.count("training in single precision") == 1
+    versions = json.loads((tmp_path / "run" / "versions.json").read_text())
+    assert versions["kernels"] == "torch"
+
+
 def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -> None:
     config = toy_config(toy, "stage1.epochs=13", "stage1.patience=0")
     log = train(config, tmp_path / "run").directory / "log.jsonl"
     events = [json.loads(line) for line in log.read_text().splitlines()]
     always = {"event", "stage", "time"}
-    kinds = {"loops", "products"}
+    kinds = {"kernels"}
     place = {"epoch", "updates", "seconds", "words", "peak_rss_mb"}
     fields = {
         "start": always | kinds | {"updates", "processes"},
@@ -238,7 +286,7 @@ def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -
         assert event.keys() == fields[event["event"]]
         assert event["stage"] == "stage1"
         assert all(isinstance(v, int | float) for k, v in event.items() if k not in always | kinds)
-        assert {event[kind] for kind in kinds & event.keys()} <= {"compiled", "torch"}
+        assert event.get("kernels", describe()) == describe()
     epochs = [event for event in events if event["event"] == "epoch"]
     assert [event["epoch"] for event in epochs] == list(range(1, 14))
     assert all(e["updates"] % 50 == 0 for e in events if e["event"] == "update")
@@ -378,13 +426,10 @@ def test_a_run_goes_on_without_the_files_it_was_made_from(tmp_path: Path) -> Non
 
 
 def test_mixed_precision_is_for_updates_and_learns_as_well(
-    toy: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Path, run: Run, tmp_path: Path
 ) -> None:
-    if loops_kind() == "torch":
-        pytest.skip("there is no C compiler")
-    monkeypatch.setattr(
-        matrices, "products_kind", lambda mixed=False: "mixed" if mixed else "compiled"
-    )
+    if not describe(mixed=True).endswith("mixed"):
+        pytest.skip("no CPU kernels for bfloat16 on this machine")
     mixed = train(toy_config(toy, "stage1.precision=mixed"), tmp_path / "run")
     weights, exact = checkpoint_weights(mixed), checkpoint_weights(run)
     assert not any(torch.equal(weights[name], exact[name]) for name in weights)

@@ -23,8 +23,7 @@ from wholedoc.benchmark.training_speed import (
     take_turns,
 )
 from wholedoc.benchmark.workload import Material, run_material, shipped_material
-from wholedoc.kernels.matrices import products_kind
-from wholedoc.kernels.native import loops_kind
+from wholedoc.kernels import describe
 from wholedoc.progress import say
 from wholedoc.store.run import Run
 from wholedoc.training.loop import peak_rss_mb, tiny_numbers_as_zero
@@ -47,8 +46,8 @@ class Training:
     """What a word costs with both memories, beside one of the sentence model; at most."""
     memory_cost: float
     """The same beside the sentence model trained on the same documents."""
-    products: str
-    """By what the first configuration multiplies."""
+    kernels: str
+    """What computes the first configuration."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class Bench:
     def to_json(self) -> dict[str, Any]:
         """The names that the command line promises."""
         return {
-            "loops": loops_kind(),
-            "products": self.training.products,
+            "kernels": self.training.kernels,
             "peak_gflops": self.training.peak / 1e9,
             "flops": FORMULA,
             "train": self.training.speeds,
@@ -142,7 +140,7 @@ def _train(materials: Sequence[Material], rounds: int) -> Training:
         },
         dearest / base.cost,
         dearest / control.cost,
-        products_kind(mixed=mixed),
+        describe(mixed=mixed),
     )
 
 
@@ -158,7 +156,7 @@ def print_bench(bench: Bench) -> None:
     training = bench.training
     peak = f"{training.peak / 1e9:.0f} GFLOP/s"
     print(f"peak: {peak}, 32-bit product of {PEAK_SIZE}² matrices, 1 thread")
-    print(f"loops: {loops_kind()}, products: {training.products}")
+    print(f"kernels: {training.kernels}")
     columns = f"{'words/s':>8} {'GFLOP/s':>8} {'of peak':>8}"
     print(f"\n{'training':36} {columns} {'cost of a word':>15}")
     for name, row in training.speeds.items():

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -15,7 +16,7 @@ from wholedoc.benchmark.flops import Text, training_flops
 from wholedoc.benchmark.workload import Material
 from wholedoc.config import FusionName, StageConfig
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.kernels.matrices import Factor
+from wholedoc.kernels import ExactProduct, describe, use
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
 from wholedoc.training.distribution import World
@@ -40,6 +41,8 @@ class Contender:
     model: TranslationModel
     config: StageConfig
     corpus: EncodedCorpus
+    plain: bool = False
+    """Whether PyTorch computes, even where there are compiled kernels."""
     seconds: list[float] = field(default_factory=list)
     """CPU seconds of each turn."""
     words: list[int] = field(default_factory=list)
@@ -64,7 +67,8 @@ class Contender:
         work = next(self.work)
         start = time.process_time()
         self.optimiser.zero_grad()
-        add_gradients(self.task, work, World(), self.config)
+        with use("torch") if self.plain else nullcontext():
+            add_gradients(self.task, work, World(), self.config)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch.nn.utils.get_total_norm(gradients).item()
         take_step(self.optimiser, 1e-3)  # any number: it is the time that counts
@@ -118,9 +122,11 @@ def peak_flops() -> float:
     That of torch or the compiled one, whichever is faster here, whatever training takes.
     """
     a, b = torch.ones(PEAK_SIZE, PEAK_SIZE), torch.ones(PEAK_SIZE, PEAK_SIZE)
-    out = torch.empty_like(a)
-    factors = [Factor(b, compiled=compiled) for compiled in (False, True)]
-    return 2 * PEAK_SIZE**3 / min(_seconds(partial(f.multiply, a, out)) for f in factors)
+    products = [ExactProduct(b)]
+    if describe() != "torch":
+        with use("torch"):
+            products.append(ExactProduct(b))
+    return 2 * PEAK_SIZE**3 / min(_seconds(partial(product, a)) for product in products)
 
 
 def _seconds(run: Callable[[], Any]) -> float:
@@ -146,7 +152,7 @@ def take_turns(contenders: Sequence[Contender], rounds: int) -> None:
 def sentence_contender(
     material: Material, *, plain: bool = False, single: bool = False, batch: int = 0
 ) -> Contender:
-    """Stage 1; ``plain`` with the decoder's readable loop, ``batch`` with other batches.
+    """Stage 1; ``plain`` by PyTorch with the decoder's readable loop, ``batch`` with other batches.
 
     Products of a ``single`` one, and of the plain loop, are in 32 bits, whatever is configured.
     """
@@ -159,11 +165,9 @@ def sentence_contender(
     exact = mixed and stage1.precision == "single"
     ways = [(", plain loop", plain), (", in 32 bits", exact), (f", {batch}", batch)]
     name = material.name + "".join(way for way, taken in ways if taken)
-    if plain:
-        model.decoder.unroll = model.decoder.step_by_step  # type: ignore[method-assign]
     stage = Stage("stage1", stage1, config.seed)
     task = translation_task(stage, model, Sets(material.corpus, material.corpus))
-    return Contender(name, task, model, stage1, material.corpus)
+    return Contender(name, task, model, stage1, material.corpus, plain)
 
 
 def document_contender(material: Material, fusion: FusionName) -> Contender:

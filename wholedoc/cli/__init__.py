@@ -20,7 +20,7 @@ from wholedoc import __version__
 from wholedoc.cli import corpora, evaluate, train, translate
 from wholedoc.cli.options import name_standard_output
 from wholedoc.errors import UserError
-from wholedoc.kernels.allocation import keep_freed_memory
+from wholedoc.kernels import keep_freed_memory
 from wholedoc.progress import say
 
 _INTERRUPTED = 130  # as shells count it; typer returns it after Ctrl-C

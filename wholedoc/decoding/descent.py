@@ -14,9 +14,7 @@ from wholedoc.decoding.likelihood import Progress, Sentence, score_sentences
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import Hypothesis, search_with
 from wholedoc.errors import UserError
-from wholedoc.kernels.int8 import round_weights
-from wholedoc.kernels.products import EightBitProduct, ExactProduct
-from wholedoc.kernels.threads import in_threads
+from wholedoc.kernels import EightBitProduct, ExactProduct, in_threads, round_weights
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel

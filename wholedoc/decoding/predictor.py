@@ -16,8 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from wholedoc.kernels.products import ExactProduct, Product
-from wholedoc.kernels.unroll import doubled_exp
+from wholedoc.kernels import ExactProduct, Product, doubled_exp
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.memory import Readings

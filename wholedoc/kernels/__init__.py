@@ -1,1 +1,54 @@
-"""What is computed fast: a few functions, compiled ones where there are any."""
+"""The fast functions behind the formulas: compiled for CPUs where that was built, else PyTorch.
+
+Every function computes the same in both; :mod:`wholedoc.kernels.native` chooses. Nothing outside
+this package knows which one computes, but for :func:`describe`, :func:`use` in tests, and the
+environment variable ``WHOLEDOC_KERNELS``. Names are imported when they are first asked for, so that
+commands that compute nothing do not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wholedoc.kernels.layers import (
+        Dropout,
+        EightBitProduct,
+        ExactProduct,
+        Linear,
+        Product,
+        compact,
+        dropout_mask,
+        restore,
+        round_weights,
+    )
+    from wholedoc.kernels.loss import output_loss
+    from wholedoc.kernels.native import check_precision, describe, mixed_precision, use
+    from wholedoc.kernels.process import in_threads, keep_freed_memory
+    from wholedoc.kernels.recurrence import (
+        GRUWeights,
+        Packing,
+        StepInputs,
+        Steps,
+        StepWeights,
+        bigru,
+        decode_steps,
+        doubled_exp,
+        pack,
+    )
+
+__all__ = [
+    "Dropout", "EightBitProduct", "ExactProduct", "GRUWeights", "Linear", "Packing", "Product",
+    "StepInputs", "StepWeights", "Steps", "bigru", "check_precision", "compact", "decode_steps",
+    "describe", "doubled_exp", "dropout_mask", "in_threads", "keep_freed_memory",
+    "mixed_precision", "output_loss", "pack", "restore", "round_weights", "use",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Look a public name up in the modules; the first one imports no torch."""
+    if name in __all__:
+        for module in ("process", "native", "layers", "recurrence", "loss"):
+            home = import_module(f"wholedoc.kernels.{module}")
+            if name in vars(home):
+                return getattr(home, name)
+    raise AttributeError(f"module 'wholedoc.kernels' has no attribute {name!r}")

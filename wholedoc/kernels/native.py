@@ -1,163 +1,296 @@
-"""What is compiled of training: all steps of a recurrence, softmax, products of matrices.
+"""Which backend computes: the compiled kernels of ``csrc/`` or PyTorch.
 
-In ``loops.c``, ``matrices.c`` and ``steps.c`` gates, attention and softmax take one walk instead of
-many, products of matrices suit few rows, and no step waits for Python. On Linux they are compiled
-by the machine's own C compiler when they are first needed, for its processor, and kept in the
-user's cache. Elsewhere, where there is none, and for everything but 32-bit numbers on a CPU, the
-same formulas are computed by calls of torch. ``WHOLEDOC_LOOPS=torch`` in the environment asks for
-that. Threads are those of torch: the library is linked to no OpenMP of its own, but finds the one
-that torch has loaded.
+Of the libraries that ``build.py`` left in ``lib/``, the best one that the processor announces to
+have the instructions for is loaded when it is first needed, and proven in a child process: virtual
+machines announce instructions that they do not have. The compiled kernels are for float32 tensors
+on the CPU; everything else is PyTorch's. ``WHOLEDOC_KERNELS=torch`` or ``compiled`` in the
+environment asks for one of the two, and :func:`use` does so in tests.
 """
 
 import ctypes
-import hashlib
+import math
 import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+import time
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from signal import SIGKILL
+from typing import Literal, final
 
 import torch
 from torch import Tensor
 
 from wholedoc.errors import UserError
+from wholedoc.kernels.build import LIBRARIES, InstructionSet, instruction_sets, source_hash
 from wholedoc.progress import say
 
-_SOURCES = [Path(__file__).parent / "csrc" / name for name in ("loops.c", "matrices.c", "steps.c")]
-_HEADER = Path(__file__).parent / "csrc" / "loops.h"
-_FLAGS = [
-    *("-O3", "-march=native", "-std=gnu11", "-fPIC", "-fopenmp"),
-    # What vector instructions need; -ffast-math would change how all of the process computes.
-    *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"),
-]
-_LINKING = ["-shared", "-Wl,-Bsymbolic"]  # functions call each other, not others of their name
-_FUNCTIONS = {
-    "gru_steps_forward": "npp",
-    "gru_steps_backward": "npppp",
-    "unroll_forward": "p",
-    "unroll_backward": "pp",
-    "softmax": "nnppppfppp",
-    "draw_mask": "nnnfp",
-    "time_steps": "p",
-    "halves_are_faster": "",
-    "packed_size": "nnn",
-    "pack": "nnpnnnp",
-    "multiply": "nnnpnnppnpn",
-}
-"""The arguments of each: whole numbers, pointers, fractions."""
-_COUNTS = ("halves_are_faster", "packed_size")
-"""Those that give a whole number, and not nothing."""
-PARTS = ("products", "gates", "attention", "rest")
+Backend = Literal["torch", "compiled"]
+_VARIABLE = "WHOLEDOC_KERNELS"
 _TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
+_FUNCTIONS = {
+    "gru_forward": "nppp",
+    "gru_backward": "nppppp",
+    "decoder_forward": "p",
+    "decoder_backward": "pp",
+    "softmax": "nnppppfppp",
+    "dropout_mask": "nnnfp",
+    "pack": "nnpnnnp",
+    "multiply": "nnnpnnppnpnp",
+    "packed_size": "nnn",
+    "workspace_size": "",
+    "has_bf16": "",
+    "structure_size": "n",
+    "source_hash": "",
+}
+"""The arguments of each: integers, pointers, floats."""
+_INTEGERS = ("packed_size", "workspace_size", "has_bf16", "structure_size")
+_SELF_TEST_SECONDS = 20
+_forced: list[Backend] = []
+_mixed: ContextVar[bool] = ContextVar("mixed", default=False)
 
 
-def loops_kind() -> str:
-    """By what recurrences and softmax are computed on this machine's CPU."""
-    return "torch" if compiled_loops() is None else "compiled"
+def _fields(integers: str, pointers: str) -> list[tuple[str, type]]:
+    return [(name, ctypes.c_long) for name in integers.split()] + [
+        (name, ctypes.c_void_p) for name in pointers.split()
+    ]
+
+
+class Recurrence(ctypes.Structure):
+    """``Recurrence`` of ``kernels.c``; so are those below, in the order of ``structure_size``."""
+
+    _fields_ = _fields("hidden extra", "first bias state projected both new_states states")
+
+
+class RecurrenceGrad(ctypes.Structure):
+    """The gradients of a recurrence."""
+
+    _fields_ = _fields("", "state grads")
+
+
+class Source(ctypes.Structure):
+    """What the decoder attends to."""
+
+    _fields_ = _fields("cells align width", "lengths keys values score")
+
+
+class DecoderSteps(ctypes.Structure):
+    """All steps of the decoder."""
+
+    _fields_ = [
+        *_fields("steps", "counts"),
+        *[("source", Source), ("lower", Recurrence), ("upper", Recurrence)],
+        *_fields("", "context between between_bias context_mask lower_mask"),
+        *_fields("", "alphas contexts dropped_contexts dropped_lower workspace"),
+    ]
+
+
+class DecoderGrad(ctypes.Structure):
+    """Their gradients."""
+
+    _fields_ = [
+        *[("lower", RecurrenceGrad), ("upper", RecurrenceGrad)],
+        *_fields("", "context between grad_states d_contexts d_keys d_scores step"),
+    ]
+
+
+STRUCTURES = (Recurrence, RecurrenceGrad, Source, DecoderSteps, DecoderGrad)
+
+
+@final
+class Library:
+    """A loaded library; raises OSError if it is not what this code was written for."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self.c = ctypes.CDLL(str(path))
+        for function, types in _FUNCTIONS.items():
+            found = getattr(self.c, function, None)
+            if found is None:
+                raise OSError(f"{path.name} has no function {function}")
+            found.argtypes = [_TYPES[letter] for letter in types]
+            found.restype = ctypes.c_long if function in _INTEGERS else None
+        self.c.source_hash.restype = ctypes.c_char_p
+        sizes = [self.c.structure_size(number) for number in range(len(STRUCTURES))]
+        if self.c.source_hash() != source_hash().encode() or sizes != [
+            *map(ctypes.sizeof, STRUCTURES)
+        ]:
+            raise OSError(f"{path.name} was built from other sources")
+        self.has_bf16 = bool(self.c.has_bf16())
+
+    def workspace(self) -> Tensor:
+        """Memory that matrix products need beside their matrices."""
+        return torch.empty(self.c.workspace_size())
+
+
+def library_for(tensor: Tensor) -> Library | None:
+    """The dispatch: the compiled kernels if they are to compute on such tensors, else None."""
+    if tensor.device.type != "cpu" or tensor.dtype != torch.float32:
+        return None
+    torch.get_num_threads()  # lets OpenMP know of torch's choice in a new thread
+    return _library()
+
+
+def compiled_for(tensor: Tensor) -> Library:
+    """The compiled kernels, inside a function for which :func:`library_for` has found them."""
+    library = library_for(tensor)
+    if library is None:
+        raise RuntimeError("the compiled kernels were chosen and are gone")
+    return library
+
+
+def _library() -> Library | None:
+    backend = _forced[-1] if _forced else _asked()
+    return None if backend == "torch" else _loaded()
 
 
 @contextmanager
-def timed_steps() -> Iterator[Callable[[], dict[str, float]]]:
-    """Gives what the compiled steps take from now on, by parts: CPU seconds, of one thread."""
-    loops = compiled_loops()
-    seconds = (ctypes.c_double * len(PARTS))()
-    if loops is not None:
-        loops.time_steps(ctypes.addressof(seconds))
+def use(backend: Backend) -> Iterator[None]:
+    """Within, compute by ``torch`` or by the ``compiled`` kernels; for tests and comparisons."""
+    if backend == "compiled" and _loaded() is None:
+        raise UserError("there are no compiled kernels", fix="reinstall with a C compiler")
+    _forced.append(backend)
     try:
-        yield lambda: dict(zip(PARTS, seconds, strict=True))
+        yield
     finally:
-        if loops is not None:
-            loops.time_steps(None)
+        _forced.pop()
 
 
-def loops_for(tensor: Tensor) -> ctypes.CDLL | None:
-    """The compiled loops, if they can compute on such tensors and there are any."""
-    if tensor.device.type != "cpu" or tensor.dtype != torch.float32:
-        return None
-    torch.get_num_threads()  # lets OpenMP know of torch's choice in a thread that is new
-    return compiled_loops()
+def describe(*, mixed: bool = False) -> str:
+    """The backend on this machine's CPU: ``torch``, or e.g. ``compiled x86-64-v4+bf16, mixed``."""
+    library = _library()
+    if library is None:
+        return "torch"
+    return f"compiled {library.name}" + (", mixed" if mixed and library.has_bf16 else "")
+
+
+@contextmanager
+def mixed_precision(wanted: bool = True) -> Iterator[None]:
+    """Within, compiled matrix products round their factors to bfloat16 and sum in 32 bits.
+
+    Only if that is ``wanted`` and the processor has instructions for it.
+    """
+    library = _library()
+    token = _mixed.set(wanted and library is not None and library.has_bf16)
+    try:
+        yield
+    finally:
+        _mixed.reset(token)
+
+
+def multiplies_bf16() -> bool:
+    """Whether we are within :func:`mixed_precision`, and it can be had."""
+    return _mixed.get()
+
+
+def check_precision(precision: str) -> None:
+    """Say so if ``mixed`` precision is configured and cannot be had."""
+    if precision == "mixed" and not describe(mixed=True).endswith("mixed"):
+        say(
+            'precision = "mixed" needs the compiled kernels and a processor with bfloat16 '
+            f"instructions (AVX512-BF16); training in single precision ({describe()})"
+        )
+
+
+def _asked() -> str | None:
+    """What the environment asks for."""
+    value = os.environ.get(_VARIABLE) or None
+    if value not in (None, "torch", "compiled"):
+        raise UserError(f"it is {value!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
+    if value == "compiled" and _loaded() is None:
+        raise UserError(
+            "there are no compiled kernels",
+            where=_VARIABLE,
+            fix="reinstall wholedoc with a C compiler, or unset it",
+        )
+    return value
 
 
 @cache
-def compiled_loops() -> ctypes.CDLL | None:
-    """Compile the loops unless that is done, and load them; None where that is not possible."""
-    compiler = _compiler()
-    if asked_for("WHOLEDOC_LOOPS") == "torch" or compiler is None:
-        return None
-    try:
-        library = ctypes.CDLL(str(_compiled(compiler)))
-    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", b"") or str(error).encode()
-        lines = said.decode(errors="replace").strip().splitlines() or [type(error).__name__]
-        wrong = [line for line in lines if "error:" in line and not line.startswith("collect2")]
-        reason = (wrong or lines)[0]
-        say(f"nothing came of compiling with {compiler[0]}, torch computes instead: {reason}")
-        return None
-    for name, types in _FUNCTIONS.items():
-        function = getattr(library, name)
-        function.argtypes = [_TYPES[letter] for letter in types]
-        function.restype = ctypes.c_long if name in _COUNTS else None
-    return library
+def _loaded() -> Library | None:
+    return load_library(LIBRARIES, instruction_sets(), _announced())
 
 
-def asked_for(variable: str) -> str | None:
-    """What a variable of the environment asks for, if it is set: ``torch`` or ``compiled``."""
-    value = os.environ.get(variable)
-    if value not in (None, "", "torch", "compiled"):
-        raise UserError(f"it is {value!r}", where=variable, fix="make it 'torch' or 'compiled'")
-    return value or None
+def load_library(
+    directory: Path, sets: Sequence[InstructionSet], announced: frozenset[str]
+) -> Library | None:
+    """The best library of a directory that works here; says why where it is not the first."""
+    here = [target for target in sets if target.features <= announced]
+    built = [target for target in here if (directory / target.file).exists()]
+    if here and not built:
+        say("CPU kernels are not built: using PyTorch (for speed, reinstall with a C compiler)")
+    for target in built:
+        try:
+            library = Library(target.name, directory / target.file)
+        except OSError as error:
+            say(f"cannot load the CPU kernels ({error}): run `make setup` or reinstall wholedoc")
+            continue
+        if failure := _failure(library):
+            say(f"the {target.name} CPU kernels do not work on this machine ({failure})")
+            continue
+        return library
+    if built:
+        say("no CPU kernels work here: using PyTorch")
+    return None
 
 
-def _compiler() -> list[str] | None:
-    """The C compiler, as a command; None where there is none or where it was never tried."""
-    program, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    found = shutil.which(program)
-    if found is None or platform.system() != "Linux":
-        return None
-    return [str(Path(found).absolute()), *options]
-
-
-def _compiled(compiler: list[str]) -> Path:
-    """The library for this source, these flags and this processor."""
-    flags = list(_FLAGS)
-    if platform.machine() == "x86_64":
-        flags.append("-mprefer-vector-width=512")
-    parts = [source.read_text(encoding="utf-8") for source in (_HEADER, *_SOURCES)]
-    parts += [*compiler, *flags, *_LINKING, processor()]
-    name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wholedoc"
-    library = home / f"loops-{name}.so"
-    if not library.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home) as place:
-            sources = [str(source) for source in _SOURCES]
-            objects = [source.with_suffix(".o").name for source in _SOURCES]
-            for step in (
-                [*compiler, *flags, "-c", *sources],
-                [*compiler, *_LINKING, *objects, "-o", library.name, "-lm"],
-            ):
-                subprocess.run(step, check=True, capture_output=True, cwd=place)
-            Path(place, library.name).replace(library)  # at once, as other processes may be at it
-    return library
-
-
-def processor() -> str:
-    """What tells apart processors that are made differently or know different instructions."""
-    lines = [platform.machine(), platform.processor()]
+def _announced() -> frozenset[str]:
+    """The instructions that the processor says it has."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        known = info.read_text().splitlines()
-        lines += sorted(
-            {line for line in known if line.startswith(("vendor", "flags", "Features"))}
-        )
-    return "\n".join(lines)
+    lines = info.read_text().splitlines() if info.exists() else []
+    flags = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
+    return frozenset(flags[0].split()) if flags else frozenset()
 
 
-def address(tensor: Tensor, number: int) -> int:
-    """Where the first, second … of several matrices begins; 32-bit numbers."""
-    return tensor.data_ptr() + 4 * number * tensor.stride(0)
+def _failure(library: Library) -> str | None:
+    """What happens when a child process runs the kernels; None if they are right."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child starts no threads
+        child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if _right(library.c) else 1)
+        finally:
+            os._exit(2)
+    for _ in range(1000 * _SELF_TEST_SECONDS):
+        finished, status = os.waitpid(child, os.WNOHANG)
+        if finished:
+            code = os.waitstatus_to_exitcode(status)
+            return None if code == 0 else "wrong results" if code > 0 else f"signal {-code}"
+        time.sleep(0.001)
+    os.kill(child, SIGKILL)
+    os.waitpid(child, 0)
+    return "no answer"
+
+
+def _right(c: ctypes.CDLL) -> bool:
+    """A few small calls of the kernels against Python, without torch and on one thread."""
+
+    def floats(values: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
+        return (ctypes.c_float * len(values))(*values)
+
+    rows, inner, columns = 13, 37, 35
+    a = [float(i % 7 - 3) for i in range(rows * inner)]
+    b = [float(i % 5 - 2) for i in range(inner * columns)]
+    expected = [
+        sum(a[r * inner + k] * b[k * columns + x] for k in range(inner))
+        for r in range(rows)
+        for x in range(columns)
+    ]
+    left, right, out = floats(a), floats(b), floats([0.0] * len(expected))
+    workspace = (ctypes.c_float * c.workspace_size())()
+    for bf16 in range(1 + c.has_bf16()):  # small integers: exact in both
+        packed = (ctypes.c_float * c.packed_size(inner, columns, bf16))()
+        c.pack(inner, columns, right, columns, 1, bf16, packed)
+        c.multiply(rows, inner, columns, left, inner, 1, packed, None, 0, out, columns, workspace)
+        if list(out) != expected:
+            return False
+    logits, zeros, index = floats(b[:32]), floats([0.0] * 32), (ctypes.c_int64 * 1)(0)
+    chosen, logs = floats([0.0]), floats([0.0])
+    c.softmax(1, 32, logits, zeros, index, index, 0.0, None, chosen, logs)
+    log_p = b[0] - math.log(sum(map(math.exp, b[:32])))
+    mask = floats([0.0] * 64)
+    c.dropout_mask(64, 1, 2**31, 2.0, mask)
+    return math.isclose(logs[0], log_p, rel_tol=1e-5) and sum(mask) == 50

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from wholedoc.kernels.matrices import Linear
+from wholedoc.kernels import Linear
 from wholedoc.model.encoder import Encoding
 
 
@@ -23,10 +23,14 @@ class Attended:
 
     def select(self, rows: Int[Tensor, " row"]) -> "Attended":
         """The given sentences, in the given order; a sentence may come more than once."""
-        # Going back, index_select is a good deal faster than indexing.
+        # Its backward pass is a good deal faster than that of indexing.
         return Attended(
             self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask[rows]
         )
+
+    def first(self, count: int) -> "Attended":
+        """The first sentences."""
+        return Attended(self.keys[:count], self.values[:count], self.mask[:count])
 
 
 class Attention(nn.Module):

@@ -9,12 +9,18 @@ from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.kernels.dropout import Dropout
-from wholedoc.kernels.matrices import Linear
-from wholedoc.kernels.recurrence import Gates, Packing, pack
-from wholedoc.kernels.unroll import UnrollInputs, UnrollWeights, unroll
+from wholedoc.kernels import (
+    Dropout,
+    Linear,
+    Packing,
+    StepInputs,
+    Steps,
+    StepWeights,
+    decode_steps,
+    pack,
+)
 from wholedoc.model.attention import Attended, Attention
-from wholedoc.model.encoder import Encoding
+from wholedoc.model.encoder import Encoding, Gates
 from wholedoc.model.fusion import FUSIONS, Fusion
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings
@@ -30,6 +36,21 @@ class DecoderState:
     def select(self, rows: Int[Tensor, " row"]) -> "DecoderState":
         """The given rows, in the given order; a row may come more than once."""
         return DecoderState(self.lower.index_select(0, rows), self.upper.index_select(0, rows))
+
+    def first(self, count: int) -> "DecoderState":
+        """The first rows."""
+        return DecoderState(self.lower[:count], self.upper[:count])
+
+
+@dataclass(frozen=True)
+class StepDropout:
+    """Scaled dropout masks of a step: of the context, and of the upper layer's input."""
+
+    context: Float[Tensor, "sent states"] | None
+    lower: Float[Tensor, "sent hidden"] | None
+
+
+NO_DROPOUT = StepDropout(None, None)
 
 
 @dataclass(frozen=True)
@@ -214,6 +235,7 @@ class Decoder(nn.Module):
         word: Float[Tensor, "sent gates"],
         source: Attended,
         others: Attended | None = None,
+        dropout: StepDropout = NO_DROPOUT,
     ) -> tuple[DecoderState, Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
         """s_j, c_j and α_j from s_{j-1} and what is known beforehand of the lower layer's input.
 
@@ -224,8 +246,10 @@ class Decoder(nn.Module):
         context, weights = self.attention(query, source)
         if self.fusion is not None and others is not None:
             word = self.fusion.look(word, query, others)
-        lower = self.lower(word + self.context(self.dropout(context)), state.lower)
-        upper = self.upper(self.between(self.dropout(lower)), state.upper)
+        dropped = context if dropout.context is None else context * dropout.context
+        lower = self.lower(word + self.context(dropped), state.lower)
+        dropped = lower if dropout.lower is None else lower * dropout.lower
+        upper = self.upper(self.between(dropped), state.upper)
         return DecoderState(lower, upper), context, weights
 
     def forward(
@@ -245,29 +269,25 @@ class Decoder(nn.Module):
         if not packing.in_order:
             state, attended = state.select(packing.order), attended.select(packing.order)
             others = others and others.select(packing.order)
+        inputs = self.step_inputs(words, packing.counts, state, attended)
         if others is None:
-            states, contexts, weights = self.unroll(state, words, packing.counts, attended)
-        else:
-            states, contexts, weights = self.step_by_step(
-                state, words, packing.counts, attended, others
-            )
+            steps = decode_steps(inputs, self.step_weights(), self.step_by_step)
+        else:  # only the plain loop lets the steps look at them
+            steps = self.step_by_step(inputs, others)
+        states, contexts, weights = steps
         features = self.output.features(self.dropout(states), contexts, embedded)
         return Decoded(packing, trg_in.shape[1], features, weights, states, source.logits)
 
-    def unroll(
+    def step_inputs(
         self,
-        state: DecoderState,
         words: Float[Tensor, "word gates"],
         counts: list[int],
+        state: DecoderState,
         source: Attended,
-    ) -> tuple[
-        Float[Tensor, "word hidden"], Float[Tensor, "word states"], Float[Tensor, "word src_word"]
-    ]:
-        """:meth:`step` for all words, as one function: upper states, contexts, weights.
-
-        The words are packed and the sentences in the order of their packing, the longest first.
-        """
-        inputs = UnrollInputs(
+    ) -> StepInputs:
+        """All that the steps are given, with fresh dropout masks, a row for each word."""
+        width, hidden = source.values.shape[-1], state.lower.shape[-1]
+        return StepInputs(
             words,
             counts,
             source.keys,
@@ -275,10 +295,13 @@ class Decoder(nn.Module):
             source.mask,
             state.lower,
             state.upper,
-            self.dropout.mask((len(words), source.values.shape[-1]), words),
-            self.dropout.mask((len(words), state.lower.shape[-1]), words),
+            self.dropout.mask((len(words), width), words),
+            self.dropout.mask((len(words), hidden), words),
         )
-        weights = UnrollWeights(
+
+    def step_weights(self) -> StepWeights:
+        """The weights of :meth:`step`."""
+        return StepWeights(
             query=self.attention.query.weight,
             score=self.attention.score.weight,
             context=self.context.weight,
@@ -289,31 +312,26 @@ class Decoder(nn.Module):
             upper=self.upper.state.weight,
             upper_bias=self.upper.state.bias,
         )
-        return unroll(inputs, weights)
 
-    def step_by_step(
-        self,
-        state: DecoderState,
-        words: Float[Tensor, "word gates"],
-        counts: list[int],
-        source: Attended,
-        others: Attended | None = None,
-    ) -> tuple[
-        Float[Tensor, "word hidden"], Float[Tensor, "word states"], Float[Tensor, "word src_word"]
-    ]:
-        """What :meth:`unroll` computes, as a plain loop: the reference it is tested against.
+    def step_by_step(self, inputs: StepInputs, others: Attended | None = None) -> Steps:
+        """:meth:`step` for all words: upper states, contexts, attention weights.
 
-        Only this one lets the steps look at ``others``.
+        The words are packed and the sentences in the order of their packing, the longest first: a
+        step has the first of the sentences that the step before it had.
         """
+        state = DecoderState(inputs.lower, inputs.upper)
+        source = Attended(inputs.keys, inputs.values, inputs.mask)
+        context_dropout, lower_dropout = (
+            [None] * len(inputs.counts) if mask is None else torch.split(mask, inputs.counts)
+            for mask in (inputs.context_dropout, inputs.lower_dropout)
+        )
         uppers, contexts, weights = [], [], []
-        for word in torch.split(words, counts):
-            rows = torch.arange(len(word), device=word.device)
-            state, context, weight = self.step(
-                state.select(rows),
-                word,
-                source.select(rows),
-                None if others is None else others.select(rows),
-            )
+        for j, word in enumerate(torch.split(inputs.words, inputs.counts)):
+            if len(word) < len(source.keys):
+                state, source = state.first(len(word)), source.first(len(word))
+                others = others and others.first(len(word))
+            dropout = StepDropout(context_dropout[j], lower_dropout[j])
+            state, context, weight = self.step(state, word, source, others, dropout)
             uppers.append(state.upper)
             contexts.append(context)
             weights.append(weight)

@@ -1,6 +1,7 @@
 """The sentence encoder: a bidirectional GRU over the source words."""
 
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,8 +9,42 @@ from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.kernels.dropout import Dropout
-from wholedoc.kernels.recurrence import BidirectionalGRU, Packing, pack
+from wholedoc.kernels import Dropout, GRUWeights, Linear, Packing, bigru, pack
+
+
+@final
+class Gates(Linear):
+    """A projection into the three gates of a GRU: reset, update, new."""
+
+    def __init__(self, inputs: int, hidden: int, *, bias: bool = True) -> None:
+        super().__init__(inputs, 3 * hidden, bias=bias)
+
+
+@final
+class BidirectionalGRU(nn.Module):
+    """→h_i = GRU(→h_{i-1}, x_i) and ←h_i = GRU(←h_{i+1}, x_i), both from zero.
+
+    Each sequence is read backward from its own end.
+    """
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.forward_input, self.backward_input = Gates(inputs, hidden), Gates(inputs, hidden)
+        self.forward_state, self.backward_state = Gates(hidden, hidden), Gates(hidden, hidden)
+
+    def forward(
+        self, words: Float[Tensor, "word input"], packing: Packing
+    ) -> tuple[Float[Tensor, "word states"], Float[Tensor, "row states"]]:
+        """States [→h ; ←h] of packed words, and [last →h ; first ←h] of their rows."""
+        ahead, back = (
+            GRUWeights(read.weight, recur.weight, read.bias, recur.bias)
+            for read, recur in (
+                (self.forward_input, self.forward_state),
+                (self.backward_input, self.backward_state),
+            )
+        )
+        return bigru(words, packing, ahead, back)
 
 
 @dataclass(frozen=True)
@@ -25,7 +60,7 @@ class Encoding:
     """h_t = [last forward state ; first backward state], each at the sentence's own end."""
 
     def pad(self, words: Float[Tensor, "word width"]) -> Float[Tensor, "sent src_word width"]:
-        """Anything that is known of each word, zero at padding."""
+        """Values of packed words as padded sentences, zero at padding."""
         return self.packing.pad(words, self.mask.shape[1])
 
     @property

@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
-from wholedoc.kernels.dropout import Dropout
-from wholedoc.kernels.recurrence import Gates
+from wholedoc.kernels import Dropout
 from wholedoc.model.attention import Attended
+from wholedoc.model.encoder import Gates
 from wholedoc.model.memory import Readings
 
 

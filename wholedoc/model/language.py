@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, PAD
-from wholedoc.kernels.dropout import Dropout
+from wholedoc.kernels import Dropout
 
 _BATCH_TOKENS = 4000
 

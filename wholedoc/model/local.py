@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import pad
-from wholedoc.kernels.dropout import Dropout
-from wholedoc.kernels.recurrence import BidirectionalGRU, Gates, pack
+from wholedoc.kernels import Dropout, pack
 from wholedoc.model.attention import Attended, Attention
+from wholedoc.model.encoder import BidirectionalGRU, Gates
 from wholedoc.model.fusion import Fusion
 from wholedoc.model.memory import Readings
 

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
-from wholedoc.kernels.dropout import Dropout
-from wholedoc.kernels.recurrence import BidirectionalGRU, pack
+from wholedoc.kernels import Dropout, pack
+from wholedoc.model.encoder import BidirectionalGRU
 
 
 @dataclass(frozen=True)

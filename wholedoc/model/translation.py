@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
-from wholedoc.kernels.recurrence import Gates
 from wholedoc.model.decoder import Decoded, Decoder
-from wholedoc.model.encoder import Encoder
+from wholedoc.model.encoder import Encoder, Gates
 from wholedoc.model.local import LocalContext, Neighbourhood
 from wholedoc.model.memory import Readings, SourceMemory, TargetQuery, read_memory
 

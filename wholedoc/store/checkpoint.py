@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
-from wholedoc.kernels.int8 import compact, restore
+from wholedoc.kernels import compact, restore
 from wholedoc.training.optimisation import load_optimiser_tensors, optimiser_tensors
 
 _WEIGHTS = "weights."

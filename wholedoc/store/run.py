@@ -37,8 +37,7 @@ from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
 from wholedoc.decoding.descent import System
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
-from wholedoc.kernels.matrices import products_kind
-from wholedoc.kernels.native import loops_kind
+from wholedoc.kernels import describe
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import load_weights
@@ -123,8 +122,7 @@ class Run:
             "python": platform.python_version(),
             "machine": platform.machine(),
             "threads": torch.get_num_threads(),
-            "loops": loops_kind(),
-            "products": products_kind(mixed=config.stage1.precision == "mixed"),
+            "kernels": describe(mixed=config.stage1.precision == "mixed"),
             "seed": config.seed,
         }
         write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")

@@ -19,8 +19,7 @@ from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
-from wholedoc.kernels.matrices import mixed_precision, products_kind
-from wholedoc.kernels.native import loops_kind
+from wholedoc.kernels import check_precision, describe, mixed_precision
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.store.checkpoint import (
     Position,
@@ -104,6 +103,7 @@ def train_stage(
             say(f"{task.name}: nothing left to do, finished by an earlier start")
     else:
         if world.leads:
+            check_precision(config.precision)
             if position.updates:
                 say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
             log.write(
@@ -111,8 +111,7 @@ def train_stage(
                 task.name,
                 updates=position.updates,
                 processes=world.size,
-                loops=loops_kind(),
-                products=products_kind(mixed=config.precision == "mixed"),
+                kernels=describe(mixed=config.precision == "mixed"),
             )
         with _graceful_stop() as stop:
             _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()

@@ -1,19 +1,15 @@
-/* Products of matrices: out = a b, or start + a b; start may be out, or one row for all, if its rows
-   are 0 apart.
+/* Matrix products: out = a b, or start + a b; start may be out, or one row for all if its rows are
+   0 apart.
 
    b comes packed, in panels of columns; a is packed here, in tiles of rows. A tile of the result is
-   added up in the registers of the processor, which read both once for each of its rows and columns.
-   Every number of the result is added up in the same order, whatever rows stand beside it. Threads,
-   as many as torch has, share the panels.
+   summed in registers, so that b is read once for all rows of a tile. Every number of the result is
+   summed in the same order, whatever rows stand beside it. Threads, as many as torch has, share the
+   panels.
 
-   If b is packed in halves, a is too: two neighbours along the inner dimension are rounded to the
-   upper 16 bits of their 32 (bfloat16) and share a word. Where a processor multiplies such pairs at
-   once, that is twice as fast; sums have 32 bits all the same. */
+   If b is packed as bfloat16, a is too: two neighbours along the inner dimension are rounded to the
+   upper 16 bits of their 32 and share a word. Where a processor multiplies such pairs at once, that
+   is twice as fast; sums have 32 bits all the same. */
 
-#include "loops.h"
-
-#include <stdlib.h>
-#include <string.h>
 #ifdef __AVX512BF16__
 #include <immintrin.h>
 #endif
@@ -29,8 +25,9 @@
 #define DEPTH 512         /* words of a column of b that are packed together: they stay in a cache */
 #define BLOCK (20 * TILE) /* rows of a, likewise */
 #define AHEAD (16 * PANEL)
-#define HEADER LANES /* words before a packed matrix; they begin with 1 if it has halves, or 0 */
-#define LINE 16      /* words of a line of the cache */
+#define WORKSPACE (BLOCK * DEPTH)
+#define HEADER LANES /* words before a packed matrix; the first is 1 if it is bfloat16, else 0 */
+#define LINE 16      /* words of a cache line */
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
@@ -50,8 +47,8 @@ static inline long tile_start(long tile, long tiles, long rows)
     return tile * rows / tiles;
 }
 
-/* Whether halves are worth it on this processor. */
-long halves_are_faster(void)
+/* Whether this library multiplies bfloat16 by instructions of its own. */
+long has_bf16(void)
 {
 #ifdef __AVX512BF16__
     return 1;
@@ -60,9 +57,15 @@ long halves_are_faster(void)
 #endif
 }
 
-long packed_size(long inner, long columns, long halves)
+/* Words that a product needs beside its matrices. */
+long workspace_size(void)
 {
-    return HEADER + parts(inner, 1 + halves) * parts(columns, PANEL) * PANEL;
+    return WORKSPACE;
+}
+
+long packed_size(long inner, long columns, long bf16)
+{
+    return HEADER + parts(inner, 1 + bf16) * parts(columns, PANEL) * PANEL;
 }
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -143,41 +146,41 @@ static __attribute__((noinline)) void transpose_pairs(long depth, long width,
 /* words[k][x] = numbers[k][x], or the pair of numbers[2k][x] and numbers[2k + 1][x], zero after the
    last; x < width ≤ PANEL. Faster if width is known when this is compiled. */
 static inline __attribute__((always_inline)) void
-take(long depth, long width, const float *restrict numbers, long k_step, long x_step, int halves,
+take(long depth, long width, const float *restrict numbers, long k_step, long x_step, int bf16,
      float *restrict words, long words_row)
 {
     static const float zero;
-    if (k_step == 1 && !halves) {
+    if (k_step == 1 && !bf16) {
         transpose(width, depth, numbers, x_step, words, words_row);
     } else if (k_step == 1) {
         transpose_pairs(depth, width, numbers, x_step, words, words_row);
     } else {
-        for (long k = 0; k < depth; k += 1 + halves, words += words_row) {
+        for (long k = 0; k < depth; k += 1 + bf16, words += words_row) {
             const float *from = numbers + k * k_step, *after = from + k_step;
             long after_step = x_step;
             __builtin_prefetch(from + 6 * LINE); /* wanted soon, if x are neighbours */
-            if (halves && k + 1 == depth) {
+            if (bf16 && k + 1 == depth) {
                 after = &zero;
                 after_step = 0;
             }
             if (x_step == 1 && after_step == 1)
                 for (long x = 0; x < width; x++)
-                    words[x] = halves ? pair(from[x], after[x]) : from[x];
+                    words[x] = bf16 ? pair(from[x], after[x]) : from[x];
             else
                 for (long x = 0; x < width; x++)
-                    words[x] = halves ? pair(from[x * x_step], after[x * after_step])
+                    words[x] = bf16 ? pair(from[x * x_step], after[x * after_step])
                                       : from[x * x_step];
         }
     }
 }
 
 /* b as [block of rows][panel][row][column], zero after the last column. */
-void pack(long inner, long columns, const float *restrict b, long b_row, long b_column, long halves,
+void pack(long inner, long columns, const float *restrict b, long b_row, long b_column, long bf16,
           float *restrict packed)
 {
     long panels = parts(columns, PANEL), whole = b_column == 1 ? columns / PANEL : 0;
-    long each = 1 + halves;
-    memcpy(packed, &halves, sizeof halves);
+    long each = 1 + bf16;
+    memcpy(packed, &bf16, sizeof bf16);
     packed += HEADER;
     for (long top = 0; top < inner; top += DEPTH * each) {
         long depth = smaller(DEPTH * each, inner - top), words = parts(depth, each);
@@ -189,52 +192,45 @@ void pack(long inner, long columns, const float *restrict b, long b_row, long b_
             for (long k = 0; k < depth; k += LINE)
                 for (long p = 0; p < whole; p++)
                     take(smaller(LINE, depth - k), PANEL, block + k * b_row + p * PANEL, b_row, 1,
-                         halves, room + (p * words + k / each) * PANEL, PANEL);
+                         bf16, room + (p * words + k / each) * PANEL, PANEL);
 #pragma omp for
             for (long p = whole; p < panels; p++) {
                 float *to = room + p * words * PANEL;
                 long width = smaller(PANEL, columns - p * PANEL);
                 if (width < PANEL)
                     memset(to, 0, words * PANEL * sizeof *to);
-                take(depth, width, block + p * PANEL * b_column, b_row, b_column, halves, to, PANEL);
+                take(depth, width, block + p * PANEL * b_column, b_row, b_column, bf16, to, PANEL);
             }
         }
     }
 }
 
 /* Some columns of a tile of rows of a, as [column][row]. */
-static void pack_tile(long rows, long depth, const float *a, long a_row, long a_column, int halves,
+static void pack_tile(long rows, long depth, const float *a, long a_row, long a_column, int bf16,
                       float *packed)
 {
     if (rows == TILE)
-        take(depth, TILE, a, a_column, a_row, halves, packed, TILE);
+        take(depth, TILE, a, a_column, a_row, bf16, packed, TILE);
     else
-        take(depth, rows, a, a_column, a_row, halves, packed, rows);
+        take(depth, rows, a, a_column, a_row, bf16, packed, rows);
 }
 
-/* sum + a b, for numbers or pairs of halves. */
+/* sum + a b, for numbers or pairs of bf16. */
 static inline __attribute__((always_inline)) lanes add_product(lanes sum, float a, lanes b,
-                                                               int halves)
+                                                               int bf16)
 {
-    if (!halves)
-        return sum + a * b;
 #ifdef __AVX512BF16__
-    return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
-#else
-    typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
-    bits left, right;
-    lanes all = a + (lanes){0};
-    memcpy(&left, &all, sizeof left);
-    memcpy(&right, &b, sizeof right);
-    sum += (lanes)(left << 16) * (lanes)(right << 16);
-    return sum + (lanes)(left >> 16 << 16) * (lanes)(right >> 16 << 16);
+    if (bf16)
+        return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
 #endif
+    (void)bf16; /* other libraries pack none */
+    return sum + a * b;
 }
 
-/* A tile of a panel; rows and halves have to be known when this is compiled. */
+/* A tile of a panel; rows and bf16 have to be known when this is compiled. */
 static inline __attribute__((always_inline)) void
 multiply_rows(const int rows, long depth, const float *restrict a, const float *restrict b,
-              const int halves, const float *start, long start_row, float *out, long out_row)
+              const int bf16, const float *start, long start_row, float *out, long out_row)
 {
     lanes sums[TILE][2];
 #pragma GCC unroll 12
@@ -249,8 +245,8 @@ multiply_rows(const int rows, long depth, const float *restrict a, const float *
         __builtin_prefetch(b + AHEAD + LANES);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
-            sums[r][0] = add_product(sums[r][0], a[r], left, halves);
-            sums[r][1] = add_product(sums[r][1], a[r], right, halves);
+            sums[r][0] = add_product(sums[r][0], a[r], left, bf16);
+            sums[r][1] = add_product(sums[r][1], a[r], right, bf16);
         }
     }
 #pragma GCC unroll 12
@@ -262,7 +258,7 @@ multiply_rows(const int rows, long depth, const float *restrict a, const float *
         }
 }
 
-static void multiply_tile(long rows, long depth, const float *a, const float *b, int halves,
+static void multiply_tile(long rows, long depth, const float *a, const float *b, int bf16,
                           const float *start, long start_row, float *out, long out_row)
 {
 #define ROWS(n)                                                                                    \
@@ -272,7 +268,7 @@ static void multiply_tile(long rows, long depth, const float *a, const float *b,
     case -n:                                                                                       \
         multiply_rows(n, depth, a, b, 1, start, start_row, out, out_row);                          \
         break;
-    switch (halves ? -rows : rows) {
+    switch (bf16 ? -rows : rows) {
         ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6)
 #if TILE > 6
         ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
@@ -282,29 +278,29 @@ static void multiply_tile(long rows, long depth, const float *a, const float *b,
 
 /* The same where the panel has fewer columns than others. */
 static void multiply_narrow_tile(long rows, long width, long depth, const float *a, const float *b,
-                                 int halves, const float *start, long start_row, float *out,
+                                 int bf16, const float *start, long start_row, float *out,
                                  long out_row)
 {
     float whole[TILE * PANEL] = {0};
     for (long r = 0; start && r < rows; r++)
         memcpy(whole + r * PANEL, start + r * start_row, width * sizeof *out);
-    multiply_tile(rows, depth, a, b, halves, whole, PANEL, whole, PANEL);
+    multiply_tile(rows, depth, a, b, bf16, whole, PANEL, whole, PANEL);
     for (long r = 0; r < rows; r++)
         memcpy(out + r * out_row, whole + r * PANEL, width * sizeof *out);
 }
 
+/* left: at least WORKSPACE words. */
 void multiply(long rows, long inner, long columns, const float *restrict a, long a_row,
               long a_column, const float *restrict b, const float *start, long start_row, float *out,
-              long out_row)
+              long out_row, float *restrict left)
 {
-    long panels = parts(columns, PANEL), halves;
-    memcpy(&halves, b, sizeof halves);
+    long panels = parts(columns, PANEL), bf16;
+    memcpy(&bf16, b, sizeof bf16);
     b += HEADER;
     for (long r = 0; !inner && r < rows; r++)
         for (long x = 0; x < columns; x++)
             out[r * out_row + x] = start ? start[r * start_row + x] : 0.0f;
-    long each = 1 + halves, strip = a_row == 1 ? LINE : DEPTH * each; /* of a, as it lies in memory */
-    float *left = malloc(smaller(rows, BLOCK) * smaller(parts(inner, each), DEPTH) * sizeof *left);
+    long each = 1 + bf16, strip = a_row == 1 ? LINE : DEPTH * each; /* of a, as it lies in memory */
     for (long top = 0; top < inner; top += DEPTH * each, start = out, start_row = out_row) {
         long depth = smaller(DEPTH * each, inner - top), words = parts(depth, each);
         for (long first = 0; first < rows; first += BLOCK) {
@@ -317,7 +313,7 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
                         long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
                         pack_tile(n, smaller(strip, depth - k),
                                   a + (first + r) * a_row + (top + k) * a_column, a_row, a_column,
-                                  halves, left + r * words + k / each * n);
+                                  bf16, left + r * words + k / each * n);
                     }
 #pragma omp for
                 for (long p = 0; p < panels; p++) {
@@ -328,15 +324,14 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
                         float *to = out + (first + r) * out_row + p * PANEL;
                         const float *from = start ? start + (first + r) * start_row + p * PANEL : 0;
                         if (width == PANEL)
-                            multiply_tile(n, words, left + r * words, panel, halves, from, start_row,
+                            multiply_tile(n, words, left + r * words, panel, bf16, from, start_row,
                                           to, out_row);
                         else
-                            multiply_narrow_tile(n, width, words, left + r * words, panel, halves,
+                            multiply_narrow_tile(n, width, words, left + r * words, panel, bf16,
                                                  from, start_row, to, out_row);
                     }
                 }
             }
         }
     }
-    free(left);
 }

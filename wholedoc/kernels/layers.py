@@ -1,0 +1,294 @@
+"""Matrix products, prepared matrices for search, weights in 8 bits, and dropout.
+
+In training PyTorch multiplies large matrices in single precision, and the compiled kernels do in
+mixed precision; ``docs/kernels.md`` has the measurements. Search multiplies few rows by the same
+matrices again and again: these are packed once for the compiled kernels, or rounded to 8 bits.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, final
+
+import torch
+from jaxtyping import Float, Int8
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from wholedoc.kernels.native import Library, library_for, multiplies_bf16
+
+_MANY_ROWS = 64
+"""From so many rows on, packing a matrix for one product costs less than it gains."""
+_LARGEST_INPUT = 63
+_SCALES = ".scales"
+_FEWEST_ROWS = 3
+"""Smaller matrices and vectors are not rounded to 8 bits: they take no room."""
+_packing = Lock()
+
+
+def address(tensor: Tensor | None, number: int = 0) -> int | None:
+    """Where the first, second, … matrix of a float32 tensor begins, if there is a tensor."""
+    return None if tensor is None else tensor.data_ptr() + 4 * number * tensor.stride(0)
+
+
+@final
+class Packed:
+    """A matrix, or several side by side, packed for the compiled products."""
+
+    def __init__(self, library: Library, matrix: Float[Tensor, "*any inner column"]) -> None:
+        self.shape = inner, columns = matrix.shape[-2:]
+        self._library = library
+        several, bf16 = matrix.shape[:-2].numel(), multiplies_bf16()
+        self._numbers = matrix.new_empty(several, library.c.packed_size(inner, columns, bf16))
+        self.addresses = [address(self._numbers, d) for d in range(several)]
+        for d, packed in enumerate(self.addresses):
+            library.c.pack(inner, columns, address(matrix, d), *matrix.stride()[-2:], bf16, packed)
+
+    def multiply(
+        self,
+        rows: Float[Tensor, "*any row inner"],
+        out: Float[Tensor, "*any row column"],
+        start: Float[Tensor, "*any row column"] | Float[Tensor, "*any column"] | None = None,
+    ) -> Float[Tensor, "*any row column"]:
+        """``out`` = start + rows · matrix; ``start`` may be ``out``, or one row for all."""
+        if start is not None and start.dim() < out.dim():
+            start = start[..., None, :]
+        if start is not None and start.stride(-1) != 1:
+            start = start.contiguous()
+        if out.stride(-1) != 1 and out.shape[-1] > 1:
+            raise ValueError(f"the columns of the result are {out.stride(-1)} apart, not 1")
+        start_row = 0 if start is None or start.shape[-2] == 1 else start.stride(-2)
+        workspace = self._library.workspace()
+        for d, packed in enumerate(self.addresses):
+            self._library.c.multiply(
+                rows.shape[-2], *self.shape, address(rows, d), *rows.stride()[-2:], packed,
+                address(start, d), start_row, address(out, d), out.stride(-2), address(workspace),
+            )  # fmt: skip
+        return out
+
+
+def matmul(
+    left: Float[Tensor, "*any row inner"],
+    right: Float[Tensor, "*any inner column"],
+    start: Float[Tensor, "*any row column"] | Float[Tensor, "*any column"] | None = None,
+    out: Float[Tensor, "*any row column"] | None = None,
+) -> Float[Tensor, "*any row column"]:
+    """start + left · right, written to ``out`` if there is one; no gradients are recorded."""
+    library = library_for(left) if multiplies_bf16() and left.shape[-2] >= _MANY_ROWS else None
+    if library is not None:
+        result = left.new_empty(*left.shape[:-1], right.shape[-1]) if out is None else out
+        return Packed(library, right).multiply(left, result, start)
+    if start is None:
+        return torch.matmul(left, right, out=out)
+    if left.dim() == 2:
+        return torch.addmm(start, left, right, out=out)
+    return torch.baddbmm(start[..., None, :], left, right, out=out)
+
+
+@final
+class _Linear(torch.autograd.Function):
+    """x ↦ W x + b for every row x, each product by :func:`matmul`."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """All rows in one product."""
+        ctx.save_for_backward(rows, weight)
+        return matmul(rows, weight.T, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Only the gradients that are needed."""
+        rows, weight = ctx.saved_tensors
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            matmul(grad, weight) if of_rows else None,
+            matmul(grad.T, rows) if of_weight else None,
+            grad.sum(dim=0) if of_bias else None,
+        )
+
+
+class Linear(nn.Linear):
+    """W x + b for every row x: torch's layer, whose products may be in mixed precision."""
+
+    def forward(self, rows: Float[Tensor, "*any input"]) -> Float[Tensor, "*any output"]:
+        """W x + b."""
+        many = rows.numel() >= _MANY_ROWS * self.in_features
+        if not many or not multiplies_bf16() or library_for(rows) is None:
+            return super().forward(rows)
+        flat = rows.reshape(-1, self.in_features)
+        found: Tensor = _Linear.apply(flat, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return found.view(*rows.shape[:-1], -1)
+
+
+class Product(ABC):
+    """x ↦ W x + b with a matrix that is prepared once, for the few rows of a search step."""
+
+    @abstractmethod
+    def __init__(
+        self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
+    ) -> None: ...
+
+    @abstractmethod
+    def __call__(self, inputs: Float[Tensor, "row input"]) -> Float[Tensor, "row output"]:
+        """W x + b."""
+
+
+@final
+class ExactProduct(Product):
+    """In the precision of the weights."""
+
+    def __init__(
+        self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
+    ) -> None:
+        library = library_for(weight)
+        self._weight, self._bias = weight.T.contiguous(), bias
+        self._packed = None if library is None else Packed(library, self._weight)
+
+    def __call__(self, inputs: Float[Tensor, "row input"]) -> Float[Tensor, "row output"]:
+        """W x + b."""
+        if self._packed is None:
+            return matmul(inputs, self._weight, self._bias)
+        out = inputs.new_empty(len(inputs), self._weight.shape[1])
+        return self._packed.multiply(inputs, out, self._bias)
+
+
+@final
+class EightBitProduct(Product):
+    """In 8-bit integers, on CPUs only; each row of W has a scale of its own.
+
+    Inputs lie between -1 and 1, as states of a GRU, their averages, and tanh do. So their scale is
+    fixed, and a row's result does not depend on the rest of its batch. They have 7 bits: with 8,
+    sums would overflow on CPUs without VNNI.
+    """
+
+    def __init__(
+        self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
+    ) -> None:
+        rounded, scales = round_rows(weight.float())
+        if bias is None:
+            bias = weight.new_zeros(len(weight))
+        with warnings.catch_warnings():
+            # torch announces a successor of its quantised tensors; the packed ones stay.
+            warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
+            quantised = torch._make_per_channel_quantized_tensor(
+                rounded, scales.double(), torch.zeros(len(scales), dtype=torch.long), 0
+            )
+            with _engine("fbgemm"):
+                self.packed = torch.ops.quantized.linear_prepack(quantised, bias.float())
+
+    @staticmethod
+    def works_on(device: torch.device) -> bool:
+        """Whether there are 8-bit products here."""
+        return device.type == "cpu" and "fbgemm" in torch.backends.quantized.supported_engines
+
+    def __call__(self, inputs: Float[Tensor, "row input"]) -> Float[Tensor, "row output"]:
+        """W x + b."""
+        found: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            inputs, 1 / _LARGEST_INPUT, _LARGEST_INPUT + 1, self.packed
+        )
+        return found
+
+
+@contextmanager
+def _engine(name: str) -> Iterator[None]:
+    """Have torch pack matrices for one of its engines.
+
+    Some engines use instructions that a virtual machine may announce and not have. The choice holds
+    for all threads, so one packs at a time.
+    """
+    with _packing:
+        before = torch.backends.quantized.engine
+        torch.backends.quantized.engine = name
+        try:
+            yield
+        finally:
+            torch.backends.quantized.engine = before
+
+
+def round_rows(
+    matrix: Float[Tensor, "row column"],
+) -> tuple[Int8[Tensor, "row column"], Float[Tensor, " row"]]:
+    """n = round(x / s) from -127 to 127, with s = max |x| / 127 for each row."""
+    scales = matrix.abs().amax(dim=1).clamp(min=torch.finfo(matrix.dtype).tiny) / 127
+    return (matrix / scales[:, None]).round().clamp(-127, 127).to(torch.int8), scales
+
+
+def compact(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Named weights, matrices in 8 bits with their scales beside them."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.dim() == 2 and len(tensor) >= _FEWEST_ROWS:
+            found[name], found[name + _SCALES] = round_rows(tensor.detach().float())
+        else:
+            found[name] = tensor.detach()
+    return found
+
+
+def restore(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that :func:`compact` was given, rounded; other tensors stay as they are."""
+    return {
+        name: tensor * tensors[name + _SCALES][:, None] if tensor.dtype == torch.int8 else tensor
+        for name, tensor in tensors.items()
+        if name.removesuffix(_SCALES) == name
+    }
+
+
+@torch.no_grad()
+def round_weights(model: nn.Module) -> None:
+    """Give a model the weights that it would have if it were written in 8 bits and read again."""
+    parameters = dict(model.named_parameters())
+    for name, tensor in restore(compact(parameters)).items():
+        parameters[name].copy_(tensor)
+
+
+def dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor) -> Float[Tensor, "..."]:
+    """m_i = 0 with probability ``rate``, else 1/(1 − rate): the i-th of a hash of one random seed.
+
+    The same with compiled kernels and without, on any device, after the same ``manual_seed``.
+    """
+    seed = int(torch.randint(2**63 - 1, ()).item())
+    threshold, scale = round(rate * 2**32), 1 / (1 - rate)
+    library = library_for(like)
+    if library is None:
+        return _dropout_mask_reference(shape, seed, threshold, scale, like)
+    mask = like.new_empty(shape)
+    library.c.dropout_mask(mask.numel(), seed, threshold, scale, address(mask))
+    return mask
+
+
+def _dropout_mask_reference(
+    shape: tuple[int, ...], seed: int, threshold: int, scale: float, like: Tensor
+) -> Float[Tensor, "..."]:
+    """``dropout_mask`` of ``kernels.c``, whose 32-bit hash is computed here in 64 bits."""
+
+    def scramble(x: Tensor) -> Tensor:
+        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    places = torch.arange(torch.Size(shape).numel(), device=like.device)
+    draws = scramble(scramble(places + (seed & 0xFFFFFFFF) & 0xFFFFFFFF) ^ seed >> 32)
+    return (draws >= threshold).to(like.dtype).mul_(scale).view(shape)
+
+
+@final
+class Dropout(nn.Module):
+    """x ⊙ m in training, with a fresh :func:`dropout_mask` m; x otherwise."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def mask(self, shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "..."] | None:
+        """A fresh m of the given shape; None where nothing is dropped."""
+        if not self.training or self.rate == 0:
+            return None
+        return dropout_mask(shape, self.rate, like)
+
+    def forward(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+        """The values with a fresh mask on them."""
+        mask = self.mask(tuple(values.shape), values)
+        return values if mask is None else values * mask
