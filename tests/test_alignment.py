@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wholedoc.metrics.alignment import Aligner, Links
 from wholedoc.synthetic.documents import draw_document, split_words
-from wholedoc.synthetic.language import Entry, SynthConfig, build_language
+from wholedoc.synthetic.language import Lexeme, SynthConfig, build_language
 
 Text = list[list[str]]
 
@@ -27,7 +27,7 @@ def synthetic_text(documents: int) -> tuple[Text, Text, list[Links]]:
     renderings: dict[str, tuple[str, ...]] = {}
     while words:
         entry = words.pop()
-        if isinstance(entry, Entry):
+        if isinstance(entry, Lexeme):
             renderings[entry.src] = entry.trg
         elif isinstance(entry, tuple):
             words.extend(entry)

@@ -104,7 +104,7 @@ def unknown_option(at: Place) -> Bad:
 
 @case
 def missing_argument(at: Place) -> Bad:
-    return ["train"], "config", "--help"
+    return ["train"], "CONFIG", "--help"
 
 
 @case

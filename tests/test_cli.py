@@ -331,7 +331,7 @@ def test_an_interrupt_is_told(tmp_path: Path) -> None:
     """As Ctrl-C does: a message and the exit code of a shell."""
     program = (
         "import signal, sys, wholedoc.cli.corpora\n"
-        "def stop(*_): signal.raise_signal(signal.SIGINT)\n"
+        "def stop(*_, **__): signal.raise_signal(signal.SIGINT)\n"
         "wholedoc.cli.corpora.write_synth = stop\n"
         "sys.argv = ['wholedoc', 'synth', 'corpus']\n"
         "wholedoc.cli.main()"

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import runpy
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from wholedoc.config import (
     Config,
     CorpusFiles,
     DataConfig,
+    ModelConfig,
     SearchConfig,
     StageConfig,
+    VocabularyConfig,
     config_from_dict,
     load_config,
     shipped_configs,
@@ -275,3 +278,19 @@ def test_every_field_is_documented() -> None:
 def test_configurations_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().seed = 3  # type: ignore[misc]
+
+
+# The page
+
+
+def test_the_page_is_made_from_the_dataclasses() -> None:
+    script = Path(__file__).parent.parent / "docs" / "configuration.py"
+    made = runpy.run_path(str(script))["make_page"]()
+    page = script.with_suffix(".md").read_text(encoding="utf-8")
+    assert page == made, "run `python docs/configuration.py`"
+    for cls in (DataConfig, ModelConfig, StageConfig, SearchConfig, VocabularyConfig):
+        for field in dataclasses.fields(cls):
+            assert f"`{field.name}`" in page or f"[data.{field.name}]" in page
+    row = next(line for line in page.splitlines() if line.startswith("| `hidden` |"))
+    default, *shipped = row.split(" | ")[-4:]
+    assert (default, shipped[-1]) == ("`512`", "`64` |")

@@ -47,7 +47,6 @@ def test_encoded_equals_plain(tmp_path: Path, documents: list[Document]) -> None
     corpus = EncodedCorpus.open(tmp_path)
     assert corpus is not None
     assert corpus.documents == len(documents)
-    assert corpus.document_names == tuple(document.name for document in documents)
     pairs = [pair for document in documents for pair in document]
     assert len(corpus) == len(pairs)
     for t, pair in enumerate(pairs):
@@ -122,7 +121,7 @@ def test_a_crash_half_way_leaves_nothing_to_open_and_can_be_repeated(tmp_path: P
 
 @pytest.mark.parametrize(
     "name",
-    ["src.ids", "src.offsets", "trg.ids", "trg.offsets", "documents.starts", "documents.names"],
+    ["src.ids", "src.offsets", "trg.ids", "trg.offsets", "documents.starts"],
 )
 def test_a_truncated_or_missing_file_is_noticed(tmp_path: Path, name: str) -> None:
     encode_corpus(DOCUMENTS, SRC, TRG, tmp_path)

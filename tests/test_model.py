@@ -254,7 +254,7 @@ def test_search_steps_equal_reading_the_whole_sentence(
     state, source = model.decoder.start(encoding), model.decoder.prepare(encoding)
     for j, words in enumerate(batch.trg_in.T):
         state, log_probabilities, weights = model.decoder.predict(state, words, source)
-        real = batch.trg_mask[:, j]
+        real = batch.trg_out[:, j] != PAD
         close(log_probabilities[real], expected[real, j])
         close(state.upper[real], decoded.states[real, j])
         close(weights[real], decoded.weights[real, j])
@@ -285,8 +285,8 @@ def test_attention_is_a_mean_over_the_real_words(make_model, make_pairs, given_p
     batch = make_pairs(*zip(*given_pairs, strict=True))
     encoding = model.encoder(batch.src, batch.src_lengths)
     weights = model.decoder(encoding, batch.trg_in).weights
-    close(weights.sum(dim=-1), batch.trg_mask.double())
-    padding = ~(encoding.mask[:, None] & batch.trg_mask[:, :, None])
+    close(weights.sum(dim=-1), (batch.trg_out != PAD).double())
+    padding = ~(encoding.mask[:, None] & (batch.trg_out != PAD)[:, :, None])
     assert (weights[~padding] > 0).all()
     assert not weights[padding].any()
 
@@ -349,7 +349,7 @@ def test_garbage_in_padding_changes_nothing(
     batch = make_pairs(*zip(*given_pairs, strict=True))
     clean = model(batch.src, batch.src_lengths, batch.trg_in)
     encoding = model.encoder(
-        batch.src.masked_fill(~batch.src_mask, garbage), batch.src_lengths
+        batch.src.masked_fill(batch.src == PAD, garbage), batch.src_lengths
     )  # other words where there should be none
     attend = model.decoder.attention.attend
 
@@ -362,7 +362,7 @@ def test_garbage_in_padding_changes_nothing(
         return replace(source, keys=keys, values=values)
 
     model.decoder.attention.attend = attend_to_dirt
-    dirty = model.decoder(encoding, batch.trg_in.masked_fill(~batch.trg_mask, garbage))
+    dirty = model.decoder(encoding, batch.trg_in.masked_fill(batch.trg_out == PAD, garbage))
     for t, (src, trg) in enumerate(given_pairs):
         for found, expected in zip(
             per_sentence(dirty, t, src, trg), per_sentence(clean, t, src, trg), strict=True

@@ -193,9 +193,7 @@ def test_asked_to_stop(
     moment = Moment("wholedoc.training.loop", "learning_rate", "before", 4, EPOCHS_ONLY)
     code, errors = interrupt(run, moment, number)
     assert code == 1
-    assert errors.splitlines()[-1] == (
-        f"stopped and saved; the same command goes on from here: {run}"
-    )
+    assert errors.splitlines()[-1] == (f"stopped and saved; the same command resumes: {run}")
     assert "Traceback" not in errors
     capsys.readouterr()
     train(toy_config(toy, EPOCHS_ONLY), run)

@@ -588,7 +588,7 @@ def wrong(files: list[Path]) -> list[str | Path]:
 
 BAD_COMMANDS: dict[str, tuple[Callable[[list[Path]], list[str | Path]], str]] = {
     "line counts": (short, "b"),
-    "no translations": (lambda files: files[:2], "--trg"),
+    "no translations": (lambda files: files[:2], "give the target side too"),
     "nothing": (lambda files: files[:1], "nothing to score is given"),
     "both": (lambda files: [*files, "--contrastive", "set"], "--contrastive: takes the place"),
     "no context": (lambda files: [*files, "--context-use", "--sentence-model"], "--context-use"),
@@ -600,7 +600,7 @@ BAD_COMMANDS: dict[str, tuple[Callable[[list[Path]], list[str | Path]], str]] = 
     "not a model": (lambda files: [files[0].parent, *files[1:]], "is not a run directory"),
     "unknown memory": (lambda files: [*files, "--target-memory", "gold"], "target-memory"),
     "over its input": (lambda files: [*files, "-o", files[2]], "would overwrite an input"),
-    "no folder": (lambda files: [*files, "-o", "none/out"], "no such folder"),
+    "no place": (lambda files: [*files, "-o", "/proc/out"], "/proc/out: cannot write"),
     "a folder": (lambda files: [*files, "-o", "."], "is a folder"),
 }
 

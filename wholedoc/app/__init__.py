@@ -1,1 +1,1 @@
-"""What users touch: the translator and the tour."""
+"""What commands do with a trained model: translate lines, explain, export, and the demo."""

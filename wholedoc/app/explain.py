@@ -1,4 +1,4 @@
-"""A page that explains translations: what each pass changed, and whom each sentence read."""
+"""A page that explains translations: what each pass changed, and which sentences each one read."""
 
 import re
 from dataclasses import dataclass, field
@@ -89,7 +89,7 @@ class Explanation:
         write_atomically(path, page)
 
     def _settings(self) -> dict[str, str]:
-        """How the translations came about."""
+        """The model and the settings of search."""
         config, search = self.config, self.search
         kind = "sentence model"
         if self.reads_document:
@@ -109,7 +109,7 @@ class Explanation:
         }
 
     def _describe(self, translated: TranslatedDocument) -> str:
-        """What a reader of this page may expect."""
+        """What this page shows, or why it shows no weights."""
         memories = _memories(translated)
         if not self.reads_document:
             return "Nothing was read: this model translates each sentence by itself."
@@ -126,8 +126,8 @@ class Explanation:
             newer = ", or of it where they stand earlier" * (self.search.order == "sequential")
             then = f" The target memory held the translations before that pass{newer}."
         return (
-            f"Choose a sentence to see whom it read in the {sides}. Weights are those of the last "
-            f"pass; those of a sentence in a memory sum to 1.{then}"
+            f"Choose a sentence to see which others it read in the {sides}. Weights are those of "
+            f"the last pass; those of a sentence in a memory sum to 1.{then}"
         )
 
 
@@ -189,7 +189,7 @@ def _draw_controls(last: int) -> str:
 
 
 def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocument) -> str:
-    """A row for each sentence: source, first pass, final, and whom it read most."""
+    """A row for each sentence: source, first pass, final, and what it read most."""
     columns = {"source": "source"}
     is_updated = len(translated.history) > 1
     columns |= {"first": "first pass", "final": "final"} if is_updated else {"final": "translation"}
@@ -239,7 +239,7 @@ def _draw_versions(versions: list[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """Whom one sentence read in one memory."""
+    """Attention weights of one sentence over one memory."""
 
     listed: list[tuple[int, float]]
     """Sentences and their weights, the largest first."""

@@ -41,7 +41,7 @@ def train(
         train_stages(chosen, directory)
     except Stopped:
         if is_leader():
-            say(f"stopped and saved; the same command goes on from here: {directory}")
+            say(f"stopped and saved; the same command resumes: {directory}")
         raise typer.Exit(1) from None
     if is_leader():
         with name_standard_output():
@@ -63,7 +63,7 @@ def export(
     Weights take 8 bits, and a shortlist learned from the training data says which words may
     translate which.
     """
-    load_model_config(model)  # before torch: a wrong path is answered at once
+    load_model_config(model)  # before torch is loaded
 
     from wholedoc.app.export import export_model
 
@@ -88,7 +88,7 @@ def experiment(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train a grid of systems and write the paper's tables and figures; run again, it goes on."""
+    """Train a grid of systems and write the paper's tables and figures; run again, it resumes."""
     from wholedoc.experiment.grid import load_experiment
 
     chosen = load_experiment(file, out)
@@ -101,7 +101,7 @@ def experiment(
     try:
         failed = run_experiment(chosen, jobs or min(2, os.cpu_count() or 1))
     except KeyboardInterrupt:
-        say(f"stopped and saved; the same command goes on from here: {chosen.out}")
+        say(f"stopped and saved; the same command resumes: {chosen.out}")
         raise typer.Exit(130) from None
     say("writing the report")
     report = build_report(load_results(chosen))
@@ -126,8 +126,8 @@ def demo(
     settings: Settings = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """The tour: makes a corpus, trains on it, translates, shows what a sentence cannot know."""
-    load_config(config, settings or [])  # before torch: a slip is answered at once
+    """Make an artificial corpus, train four systems on it, show what document context changes."""
+    load_config(config, settings or [])  # before torch is loaded
 
     from wholedoc.app.demo import run_demo
     from wholedoc.app.demo_report import print_tour, write_report

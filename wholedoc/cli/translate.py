@@ -62,7 +62,7 @@ def translate(
     ] = None,
     explain: Annotated[
         Path | None,
-        typer.Option(help="A page that shows what each pass changed and whom sentences read."),
+        typer.Option(help="Write a page: what each pass changed, what each sentence read."),
     ] = None,
     int8: Annotated[
         bool, typer.Option("--int8", help="Round weights to 8 bits: mostly faster.")

@@ -7,6 +7,7 @@ import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,6 +17,13 @@ from wholedoc.errors import UserError
 Checked = TypeVar("Checked")
 
 _EXPERIMENT = "experiment-"
+_TYPE_NAMES: dict[types.GenericAlias | type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    dict: "a section",
+}
 
 
 @dataclass
@@ -234,55 +242,39 @@ def _without_none(hint: Any) -> Any:
     return kinds[0] if isinstance(hint, types.UnionType) and len(kinds) == 1 else hint
 
 
+def _wrong(key: str, value: Any, origins: _Origins, what: str, fix: str) -> UserError:
+    shown = str(value) if isinstance(value, float) else json.dumps(value, default=str)
+    return UserError(f"{key} = {shown} {what}", where=origins.of(key), fix=fix)
+
+
+def _name_choices(value: Any, choices: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
+    guess = f"did you mean '{near[0]}'? " if near else ""
+    return f"{guess}choices: {', '.join(choices)}"
+
+
 def _check(hint: Any, value: Any, key: str, origins: _Origins) -> Any:
     """The value as the field's type, or an error that names the key and what it takes."""
+    wrong = partial(_wrong, key, value, origins)
     if get_origin(hint) is tuple:
         if not isinstance(value, list):
-            raise UserError(
-                f"{key} = {json.dumps(value, default=str)} is not a list",
-                where=origins.of(key),
-                fix=f"write {key} = [...]",
-            )
+            raise wrong("is not a list", f"write {key} = [...]")
         item = get_args(hint)[0]
         return tuple(_check(item, one, f"{key}[{i}]", origins) for i, one in enumerate(value))
     interval = None
     if get_origin(hint) is Annotated:
         hint, interval = get_args(hint)
     if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        if value in choices and isinstance(value, str):
+        if value in get_args(hint) and isinstance(value, str):
             return value
-        near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
-        fix = f"did you mean '{near[0]}'? " if near else ""
-        raise UserError(
-            f"{key} = {json.dumps(value, default=str)} is not a choice",
-            where=origins.of(key),
-            fix=f"{fix}choices: {', '.join(choices)}",
-        )
+        raise wrong("is not a choice", _name_choices(value, get_args(hint)))
     hint = get_origin(hint) or hint
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        names: dict[types.GenericAlias | type, str] = {
-            int: "a whole number",
-            float: "a number",
-            bool: "true or false",
-            str: "a text",
-            dict: "a section",
-        }
-        raise UserError(
-            f"{key} = {json.dumps(value, default=str)} is not {names[hint]}",
-            where=origins.of(key),
-            fix=f"give {names[hint]}",
-        )
+        raise wrong(f"is not {_TYPE_NAMES[hint]}", f"give {_TYPE_NAMES[hint]}")
     if isinstance(value, str) and value.encode(errors="replace").decode() != value:
-        raise UserError(
-            f"{key} = {json.dumps(value)} holds a byte that is not UTF-8",
-            where=origins.of(key),
-            fix="rename the file",
-        )
+        raise wrong("holds a byte that is not UTF-8", "rename the file")
     if interval is not None and not interval.low <= value <= interval.high:
-        raise UserError(
-            f"{key} = {value} is out of range", where=origins.of(key), fix=f"it must be {interval}"
-        )
+        raise wrong("is out of range", f"it must be {interval}")
     return value

@@ -1,6 +1,6 @@
 """The schema of a configuration: frozen dataclasses, a docstring under every field.
 
-``docs/configuration.md`` is made from these docstrings by ``python -m wholedoc.config.document``.
+``python docs/configuration.py`` makes ``docs/configuration.md`` from these docstrings.
 """
 
 import dataclasses
@@ -74,7 +74,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class VocabularyConfig:
-    """How text becomes numbers."""
+    """How text becomes token ids."""
 
     kind: Literal["word", "subword"] = "subword"
     """``word``: Moses tokens, lower-cased, rare ones unknown. ``subword``: sentencepiece, cased."""
@@ -231,9 +231,9 @@ class Config:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live; ``auto`` takes CUDA if there is any."""
     share: bool = True
-    """Take over finished stages from the runs in the same folder, where they are the same."""
+    """Reuse finished stages of the runs in the same folder, where they are the same."""
     tensorboard: bool = False
-    """Write the numbers of the log for TensorBoard too."""
+    """Write the figures of the log for TensorBoard too."""
     data: DataConfig = field(default_factory=DataConfig)
     """Corpora and filters."""
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)

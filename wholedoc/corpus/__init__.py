@@ -1,1 +1,1 @@
-"""From text files to numbered batches: documents, readers, vocabularies, the artificial corpus."""
+"""From text files to batches of token ids: documents, readers, filters, vocabularies."""

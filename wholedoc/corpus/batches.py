@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from wholedoc.corpus.encoded import EncodedCorpus, Ids
@@ -39,16 +39,6 @@ class Batch:
     words: int
     """Number of target tokens, padding not counted."""
 
-    @property
-    def src_mask(self) -> Bool[Tensor, "T I"]:
-        """True at real source tokens."""
-        return self.src != PAD
-
-    @property
-    def trg_mask(self) -> Bool[Tensor, "T J"]:
-        """True at real target tokens."""
-        return self.trg_out != PAD
-
     def to(self, device: torch.device | str) -> "Batch":
         """Copy the tensors to ``device``."""
         return replace(
@@ -63,7 +53,7 @@ class Batch:
 
 
 def pad(sentences: Sequence[Sequence[int] | Ids]) -> tuple[Int[Tensor, "T I"], Int[Tensor, " T"]]:
-    """Stack sentences of numbers into one tensor, filled up with ``PAD``, and their lengths."""
+    """Stack sentences of token ids into one tensor, padded with ``PAD``, and their lengths."""
     lengths = [len(sentence) for sentence in sentences]
     padded = np.full((len(sentences), max(lengths, default=0)), PAD, dtype=np.int64)
     for row, sentence in zip(padded, sentences, strict=True):
@@ -216,16 +206,6 @@ def in_order(
         chosen = [int(i) for i in batch]
         results.update(zip(chosen, run([items[i] for i in chosen]), strict=True))
     return [results[i] for i in range(len(items))]
-
-
-def padding_share(corpus: EncodedCorpus, batches: Iterable[Sequence[int] | Indices]) -> float:
-    """Return the share of padding among all cells of the batches, both sides together."""
-    cells = real = 0
-    for batch in batches:
-        for lengths in (corpus.src_lengths[batch], corpus.trg_lengths[batch]):
-            cells += len(lengths) * int(lengths.max())
-            real += int(lengths.sum())
-    return 1 - real / cells if cells else 0.0
 
 
 def _cut(order: Indices, sizes: npt.NDArray[np.integer], tokens: int) -> list[Indices]:

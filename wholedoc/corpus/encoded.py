@@ -1,11 +1,10 @@
-"""The corpus as numbers on disk, memory-mapped, so that one larger than memory can be trained on.
+"""The corpus as token ids on disk, memory-mapped: it may be larger than the memory.
 
 A directory holds, little-endian and without headers::
 
     src.ids  trg.ids            token ids of all sentences, each ended by EOS (uint16 or uint32)
     src.offsets  trg.offsets    where each sentence starts in them, and where the last ends (int64)
     documents.starts            the first sentence of each document, and the number of all (int64)
-    documents.names             one JSON string per line
     meta.json                   fingerprint, types, and the size of every file; written last
 
 The directory is complete if and only if ``meta.json`` is there and the sizes agree.
@@ -26,13 +25,12 @@ from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 
-_VERSION = 2
+_VERSION = 3
 _META = "meta.json"
 _SIDES = ("src", "trg")
 _FILES = (
     *(f"{side}.{part}" for side in _SIDES for part in ("ids", "offsets")),
     "documents.starts",
-    "documents.names",
 )
 _INDEX = np.dtype("<i8")
 
@@ -41,10 +39,9 @@ Lengths = npt.NDArray[np.int32]
 
 
 class EncodedCorpus:
-    """Numbered sentence pairs in documents, read from disk as they are asked for."""
+    """Encoded sentence pairs in documents, read from disk as they are asked for."""
 
     def __init__(self, directory: Path, src_type: str, trg_type: str) -> None:
-        self._directory = directory
         self._src_ids = _map(directory / "src.ids", np.dtype(src_type))
         self._trg_ids = _map(directory / "trg.ids", np.dtype(trg_type))
         self._src_offsets = _map(directory / "src.offsets", _INDEX)
@@ -77,12 +74,6 @@ class EncodedCorpus:
     def documents(self) -> int:
         """Number of documents."""
         return len(self._starts) - 1
-
-    @cached_property
-    def document_names(self) -> tuple[str, ...]:
-        """Name of each document."""
-        text = (self._directory / "documents.names").read_text(encoding="utf-8")
-        return tuple(json.loads(line) for line in text.splitlines())
 
     def document_sentences(self, document: int) -> range:
         """Return the indices of the sentences of a document."""
@@ -121,9 +112,9 @@ def encode_corpus(
     directory: Path,
     fingerprint: str = "",
 ) -> EncodedCorpus:
-    """Number ``documents`` one by one into ``directory`` and open the result.
+    """Encode ``documents`` one by one into ``directory`` and open the result.
 
-    ``fingerprint`` says what the numbers were made from; ``EncodedCorpus.open`` compares it.
+    ``fingerprint`` says what the token ids were made from; ``EncodedCorpus.open`` compares it.
     """
     directory.mkdir(parents=True, exist_ok=True)
     # The meta data first, so that a crash from here on leaves a directory known to be incomplete.
@@ -142,7 +133,6 @@ def encode_corpus(
                 trg.write(trg_vocabulary.encode(pair.trg))
             sentences += len(document)
             _write_index(files["documents.starts"], sentences)
-            files["documents.names"].write(json.dumps(document.name).encode() + b"\n")
     if not sentences:
         raise UserError("the corpus holds no sentences", fix="check its files and filters")
     meta = {

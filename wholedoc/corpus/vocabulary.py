@@ -1,7 +1,7 @@
-"""Vocabularies: text to numbers and back, by words or by subwords.
+"""Vocabularies: text to token ids and back, by words or by subwords.
 
-Both kinds number their entries alike: ``<pad>`` 0, ``<unk>`` 1, ``<s>`` 2, ``</s>`` 3, then the
-entries learned from the training data. What stands on disk is JSON (words) or a sentencepiece
+Both kinds share the ids of the specials: ``<pad>`` 0, ``<unk>`` 1, ``<s>`` 2, ``</s>`` 3; then come
+the entries learned from the training data. What stands on disk is JSON (words) or a sentencepiece
 model (subwords), never a pickle.
 """
 
@@ -32,29 +32,29 @@ _logger = logging.getLogger(__name__)
 
 
 class Vocabulary(ABC):
-    """A numbering of words or subwords."""
+    """Words or subwords and their ids."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def tokens(self, text: str) -> list[str]:
-        """Split ``text`` into surface tokens, one for each number of ``encode``."""
+        """Split ``text`` into surface tokens, one for each id of ``encode``."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Number the tokens of ``text``, without ``<s>`` and ``</s>``."""
+        """The token ids of ``text``, without ``<s>`` and ``</s>``."""
 
     @abstractmethod
     def to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Name each number; specials keep their names, so that positions stay aligned."""
+        """The token of each id; specials keep their names, so that positions stay aligned."""
 
     @abstractmethod
     def decode_tokens(self, tokens: Sequence[str]) -> str:
         """Join surface tokens to text."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Turn numbers into text; specials are left out, save for ``<unk>``."""
+        """Turn token ids into text; specials are left out, save for ``<unk>``."""
         return self.decode_tokens(self.to_tokens([i for i in ids if i not in _SKIPPED]))
 
     @abstractmethod
@@ -107,11 +107,11 @@ class WordVocabulary(Vocabulary):
         return [str(token).lower() for token in self._tokenizer.tokenize(text, escape=False)]
 
     def encode(self, text: str) -> list[int]:
-        """Number the words of ``text``; those not listed become ``UNK``."""
+        """The ids of the words of ``text``; those not listed become ``UNK``."""
         return [self._ids.get(token, UNK) for token in self.tokens(text)]
 
     def to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Name each number."""
+        """The word of each id."""
         return [self._entries[i] for i in ids]
 
     def decode_tokens(self, tokens: Sequence[str]) -> str:
@@ -226,11 +226,11 @@ class SubwordVocabulary(Vocabulary):
         return list(self._processor.encode(_escape(text), out_type=str))
 
     def encode(self, text: str) -> list[int]:
-        """Number the subwords of ``text``."""
+        """The ids of the subwords of ``text``."""
         return list(self._processor.encode(_escape(text)))
 
     def to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Name each number by its piece."""
+        """The piece of each id."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def decode_tokens(self, tokens: Sequence[str]) -> str:
@@ -271,7 +271,7 @@ def build_vocabularies(
 ) -> tuple[Vocabulary, Vocabulary]:
     """Learn the source and the target vocabulary from the training ``documents``.
 
-    With ``config.shared`` both sides have the same entries under the same numbers: one subword
+    With ``config.shared`` both sides have the same entries under the same ids: one subword
     vocabulary returned twice, or one list of words with the tokenisation of either language.
     ``documents`` is read twice.
     """

@@ -10,7 +10,7 @@ from math import fsum, sqrt
 from typing import Literal
 
 from wholedoc.synthetic.documents import Clause, SynthDocument, cue_style
-from wholedoc.synthetic.language import Entry, Language, SynthConfig
+from wholedoc.synthetic.language import Language, Lexeme, SynthConfig
 
 Kind = Literal["pronoun", "topic", "name"]
 Information = Literal["sentence", "source", "both"]
@@ -87,12 +87,12 @@ def make_key(
     """
     world = document.world
     clauses = [(t, clause) for t, clause in enumerate(document.plan) if isinstance(clause, Clause)]
-    pronouns = [t for t, clause in clauses if isinstance(clause.subject, Entry)]
-    senses = {t: clause.place for t, clause in clauses if isinstance(clause.place, Entry)}
-    names = {t: clause.object for t, clause in clauses if isinstance(clause.object, Entry)}
+    pronouns = [t for t, clause in clauses if isinstance(clause.subject, Lexeme)]
+    senses = {t: clause.place for t, clause in clauses if isinstance(clause.place, Lexeme)}
+    names = {t: clause.object for t, clause in clauses if isinstance(clause.object, Lexeme)}
     cues = [cue_style(sentence, world) for sentence in document.plan]
 
-    def item(t: int, kind: Kind, word: Entry, feature: int, *bounds: Bound) -> KeyItem:
+    def item(t: int, kind: Kind, word: Lexeme, feature: int, *bounds: Bound) -> KeyItem:
         return KeyItem(
             document=document.name,
             sentence=t,
@@ -123,17 +123,17 @@ def make_key(
     return sorted(items, key=lambda made: (made.sentence, KINDS.index(made.kind)))
 
 
-def _pronoun_bound(pronoun: Entry, count: int, config: SynthConfig) -> Bound:
+def _pronoun_bound(pronoun: Lexeme, count: int, config: SynthConfig) -> Bound:
     """From the sentence alone: the prior; all ``count`` pronouns of a document fall together."""
     prior = config.gender_prior
     accuracy = max(prior, 1 - prior)
     return Bound(pronoun.trg[int(prior < 0.5)], accuracy, count * accuracy * (1 - accuracy))
 
 
-def _sense_bound(word: Entry, words: Sequence[Entry]) -> Bound:
+def _sense_bound(word: Lexeme, words: Sequence[Lexeme]) -> Bound:
     """From the sentence alone: the most frequent sense; ``words`` are those of the document."""
 
-    def right(of: Entry) -> list[bool]:
+    def right(of: Lexeme) -> list[bool]:
         guess = max(of.renderings, key=of.trg.count)
         return [form == guess for form in of.trg]
 
@@ -149,7 +149,7 @@ def _sense_bound(word: Entry, words: Sequence[Entry]) -> Bound:
     return Bound(word.trg[here.index(True)], share(here), sum(covariances))
 
 
-def _style_bound(word: Entry, cues: Sequence[int], count: int, config: SynthConfig) -> Bound:
+def _style_bound(word: Lexeme, cues: Sequence[int], count: int, config: SynthConfig) -> Bound:
     """From the source document: 1 / (1 + ((1 - q) / q)^|n₀ - n₁|), q a cue's accuracy.
 
     n₀ and n₁ count the cues to either style; on a tie all ``count`` names take the first.

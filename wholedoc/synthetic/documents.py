@@ -14,8 +14,8 @@ from wholedoc.synthetic.language import (
     PARTICIPLES,
     PERSONS,
     TOPIC_NOUNS,
-    Entry,
     Language,
+    Lexeme,
     SynthConfig,
     topic_margin,
 )
@@ -34,25 +34,25 @@ class DocumentWorld:
 class Phrase:
     """A noun phrase of one or two source words."""
 
-    noun: tuple[Entry, Entry]
+    noun: tuple[Lexeme, Lexeme]
     plural: bool
     definite: bool
-    adjective: Entry | None
+    adjective: Lexeme | None
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """An ordinary sentence; a ``Entry`` in place of a phrase depends on the world."""
+    """An ordinary sentence; a ``Lexeme`` in place of a phrase depends on the world."""
 
-    adverb: Entry | None
-    subject: Phrase | Entry
+    adverb: Lexeme | None
+    subject: Phrase | Lexeme
     """The pronoun, where it is a word."""
-    object: Phrase | Entry
+    object: Phrase | Lexeme
     """A name, where it is a word."""
-    place: Phrase | Entry
+    place: Phrase | Lexeme
     """A word with several senses, where it is a word."""
-    postposition: Entry
-    verb: Entry
+    postposition: Lexeme
+    verb: Lexeme
     cue_right: bool
 
 
@@ -67,7 +67,7 @@ class Telling:
     head: int
     complement: int
     place: Phrase
-    postposition: Entry
+    postposition: Lexeme
     cue_right: bool
 
 
@@ -203,8 +203,8 @@ def _telling(sentence: Telling, world: DocumentWorld, language: Language) -> Sen
 
 
 def _clause(sentence: Clause, world: DocumentWorld, language: Language) -> SentencePair:
-    def part(of: Phrase | Entry, feature: int) -> tuple[list[str], list[str]]:
-        if isinstance(of, Entry):
+    def part(of: Phrase | Lexeme, feature: int) -> tuple[list[str], list[str]]:
+        if isinstance(of, Lexeme):
             return [of.src], [of.trg[feature]]
         return _phrase(of, language)
 
@@ -217,7 +217,7 @@ def _clause(sentence: Clause, world: DocumentWorld, language: Language) -> Sente
     # Before the name, the particle makes the style one decision that all names share, not one per
     # name; at the end, it makes a decoder carry the style to its last state.
     particle = language.particles[2]
-    if isinstance(sentence.object, Entry):
+    if isinstance(sentence.object, Lexeme):
         particle = language.particles[world.style]
         object_trg = [particle, *object_trg]
     cue = language.cues[cue_style(sentence, world)]

@@ -52,19 +52,26 @@ class SynthConfig:
     """Adjectives."""
 
     def __post_init__(self) -> None:
-        for field in ("train", "dev", "test", "ambiguous", "names", "nouns", "verbs", "adjectives"):
-            if getattr(self, field) < 1:
-                raise UserError("must be at least 1", where=f"synth.{field}")
-        if self.topics < 3:
-            raise UserError("must be at least 3", where="synth.topics")
+        counts = (
+            "train",
+            "dev",
+            "test",
+            "ambiguous",
+            "names",
+            "nouns",
+            "verbs",
+            "adjectives",
+            "far",
+        )
+        for name, least in {**dict.fromkeys(counts, 1), "topics": 3}.items():
+            if getattr(self, name) < least:
+                raise UserError(f"must be at least {least}", where=f"synth.{name}")
         if not 0 < self.gender_prior < 1:
             raise UserError("must lie between 0 and 1", where="synth.gender_prior")
         if not 0.5 < self.cue_accuracy < 1:
             raise UserError("must lie between 0.5 and 1", where="synth.cue_accuracy")
         if not 0 < self.density <= 1:
             raise UserError("must be above 0 and at most 1", where="synth.density")
-        if self.far < 1:
-            raise UserError("must be at least 1", where="synth.far")
         if self.max_sentences < self.min_sentences:
             raise UserError(
                 "is below min_sentences", where="synth.max_sentences", fix="raise it or lower that"
@@ -84,7 +91,7 @@ def topic_margin(length: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Lexeme:
     """A source word and its target forms, chosen by number, gender, topic or style."""
 
     src: str
@@ -100,24 +107,24 @@ class Entry:
 class Language:
     """The lexicon of both sides; no word form belongs to two entries or to both sides."""
 
-    nouns: tuple[tuple[Entry, Entry], ...]
+    nouns: tuple[tuple[Lexeme, Lexeme], ...]
     """Singular and plural of each noun."""
-    verbs: tuple[Entry, ...]
+    verbs: tuple[Lexeme, ...]
     """Target forms by the number of the subject."""
-    adjectives: tuple[Entry, ...]
-    adverbs: tuple[Entry, ...]
-    postpositions: tuple[Entry, ...]
-    definite: Entry
+    adjectives: tuple[Lexeme, ...]
+    adverbs: tuple[Lexeme, ...]
+    postpositions: tuple[Lexeme, ...]
+    definite: Lexeme
     """The article; target forms by number."""
     indefinite: str
     """Target article of singular nouns that have none in the source."""
     copula: str
     """Target verb of sentences that have none in the source."""
-    persons: tuple[tuple[Entry, ...], ...]
+    persons: tuple[tuple[Lexeme, ...], ...]
     """Nouns that introduce the protagonist, by gender."""
-    participles: tuple[tuple[Entry, ...], ...]
+    participles: tuple[tuple[Lexeme, ...], ...]
     """What is said of the protagonist, by gender; the target shows no gender."""
-    topic_nouns: tuple[tuple[Entry, ...], ...]
+    topic_nouns: tuple[tuple[Lexeme, ...], ...]
     """Nouns that tell the topic, by topic."""
     cues: tuple[str, str]
     """Source marks that end every sentence, by the style they point to."""
@@ -126,11 +133,11 @@ class Language:
 
     The former also stand before the name.
     """
-    pronoun: Entry
+    pronoun: Lexeme
     """Target forms by gender."""
-    ambiguous: tuple[Entry, ...]
+    ambiguous: tuple[Lexeme, ...]
     """Target forms by topic, of which some are equal."""
-    names: tuple[Entry, ...]
+    names: tuple[Lexeme, ...]
     """Target forms by style."""
 
 
@@ -168,24 +175,24 @@ def build_language(config: SynthConfig) -> Language:
     src = _Speller(rng, "hklmnprstv", "aeiou", taken)
     trg = _Speller(rng, "bcdfgjlmnrwz", "aeiouy", taken)
 
-    def plain(count: int, syllables: int = 2) -> tuple[Entry, ...]:
-        return tuple(Entry(src.form(syllables), (trg.form(syllables),)) for _ in range(count))
+    def plain(count: int, syllables: int = 2) -> tuple[Lexeme, ...]:
+        return tuple(Lexeme(src.form(syllables), (trg.form(syllables),)) for _ in range(count))
 
-    def noun() -> tuple[Entry, Entry]:
+    def noun() -> tuple[Lexeme, Lexeme]:
         singular, plural = src.forms("", "d")
         trg_singular, trg_plural = trg.forms("", "s")
-        return Entry(singular, (trg_singular,)), Entry(plural, (trg_plural,))
+        return Lexeme(singular, (trg_singular,)), Lexeme(plural, (trg_plural,))
 
-    def participle() -> tuple[Entry, Entry]:
+    def participle() -> tuple[Lexeme, Lexeme]:
         first, second = src.forms("v", "t")
         form = trg.forms("ed")
-        return Entry(first, form), Entry(second, form)
+        return Lexeme(first, form), Lexeme(second, form)
 
-    def name() -> Entry:
+    def name() -> Lexeme:
         form, first, second = src.forms("rai", "ray", "rei")  # the target spells after the source
-        return Entry(form, (first, second))
+        return Lexeme(form, (first, second))
 
-    def ambiguous(index: int) -> Entry:
+    def ambiguous(index: int) -> Lexeme:
         # One sense serves half of the topics (rounded up), each other topic has its own; which
         # topics those are rotates from word to word, so that no topic is the easy one.
         shared = (config.topics + 1) // 2
@@ -194,15 +201,15 @@ def build_language(config: SynthConfig) -> Language:
             senses[max(0, (topic - index) % config.topics - shared + 1)]
             for topic in range(config.topics)
         ]
-        return Entry(src.form(), tuple(by_topic))
+        return Lexeme(src.form(), tuple(by_topic))
 
     return Language(
         nouns=tuple(noun() for _ in range(config.nouns)),
-        verbs=tuple(Entry(src.form(3), trg.forms("t", "nt")) for _ in range(config.verbs)),
+        verbs=tuple(Lexeme(src.form(3), trg.forms("t", "nt")) for _ in range(config.verbs)),
         adjectives=plain(config.adjectives, syllables=3),
         adverbs=plain(ADVERBS),
         postpositions=plain(POSTPOSITIONS, syllables=1),
-        definite=Entry(src.form(1), trg.forms("", "s", syllables=1)),
+        definite=Lexeme(src.form(1), trg.forms("", "s", syllables=1)),
         indefinite=trg.form(1),
         copula=trg.form(1),
         persons=(plain(PERSONS), plain(PERSONS)),
@@ -212,7 +219,7 @@ def build_language(config: SynthConfig) -> Language:
         # source memory is made of, tells far better what it has just read.
         cues=(".", "!"),
         particles=(trg.form(1), trg.form(1), trg.form(1)),
-        pronoun=Entry(src.form(1), (trg.form(1), trg.form(1))),
+        pronoun=Lexeme(src.form(1), (trg.form(1), trg.form(1))),
         ambiguous=tuple(ambiguous(index) for index in range(config.ambiguous)),
         names=tuple(name() for _ in range(config.names)),
     )

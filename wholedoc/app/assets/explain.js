@@ -1,5 +1,5 @@
 "use strict";
-// A document is a section, a sentence a row. A row tells whom its sentence read in the attributes
+// A document is a section, a sentence a row. A row says which sentences were read in the attributes
 // data-source and data-target, "sentence:weight …", and in data-…-rest, "sentences:weight".
 const sides = ["source", "target"];
 const panel = document.getElementById("panel");

@@ -19,15 +19,6 @@ TRG_NAMES = ("trg", "tgt", "target", "target_text")
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", re.IGNORECASE)
 
 
-class _RowError(Exception):
-    """What is wrong with a line, and what to do; the line is known further up."""
-
-    def __init__(self, what: str, fix: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.fix = fix
-
-
 def _read_rows(
     path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int = 0
 ) -> Iterator[Document]:
@@ -42,7 +33,7 @@ def _parse_rows(
             continue
         try:
             yield PairRow(number, *parse(line))
-        except _RowError as fault:
+        except UserError as fault:
             raise UserError(fault.what, where=f"{path}:{number}", fix=fault.fix) from fault
 
 
@@ -63,8 +54,9 @@ def read_triple_bars(inputs: Inputs) -> Iterator[Document]:
 def _split_bars(line: str) -> tuple[str, str, str]:
     fields = [field.strip() for field in line.split(BAR)]
     if len(fields) != 3:
-        raise _RowError(
-            f"{len(fields)} fields between triple bars, not 3", "write: docid ||| source ||| target"
+        raise UserError(
+            f"{len(fields)} fields between triple bars, not 3",
+            fix="write: docid ||| source ||| target",
         )
     return fields[0], fields[1], fields[2]
 
@@ -88,16 +80,16 @@ def read_tsv(inputs: Inputs) -> Iterator[Document]:
     try:
         document = _find_document(header)
         sides = _find_sides([name for name in header if name != document], inputs)
-    except _RowError as fault:
+    except UserError as fault:
         raise UserError(fault.what, where=f"{inputs.src}:{number}", fix=fault.fix) from fault
     columns = [header.index(name) for name in (document, *sides)]
 
     def split_tabs(line: str) -> tuple[str, str, str]:
         cells = line.split("\t")
         if len(cells) != len(header):
-            raise _RowError(
+            raise UserError(
                 f"{len(cells)} columns, not {len(header)} ({', '.join(header)})",
-                "separate the columns with one tab each and keep tabs out of the text",
+                fix="separate the columns with one tab each and keep tabs out of the text",
             )
         document, src, trg = (cells[column] for column in columns)
         return document.strip(), src, trg
@@ -120,13 +112,15 @@ def read_jsonl(inputs: Inputs) -> Iterator[Document]:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as fault:
-            raise _RowError(f"broken JSON ({fault})", "write one JSON object per line") from fault
+            raise UserError(
+                f"broken JSON ({fault})", fix="write one JSON object per line"
+            ) from fault
         if not isinstance(entry, dict):
-            raise _RowError("no JSON object", "write one JSON object per line")
+            raise UserError("no JSON object", fix="write one JSON object per line")
         document = _find_document(list(entry))
         sentences = entry.get("translation", entry)
         if not isinstance(sentences, dict):
-            raise _RowError("'translation' is no JSON object", "give a sentence per language")
+            raise UserError("'translation' is no JSON object", fix="give a sentence per language")
         src, trg = _find_sides([key for key in sentences if key != document], inputs)
         return _text(entry, document), _text(sentences, src), _text(sentences, trg)
 
@@ -138,16 +132,16 @@ def _text(entry: Mapping[str, object], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str | int):
-        raise _RowError(f"{key!r} is no text", "give each sentence as one string")
+        raise UserError(f"{key!r} is no text", fix="give each sentence as one string")
     return one_line(str(value))
 
 
 def _find_document(names: Sequence[str]) -> str:
     document = next((name for name in DOCUMENT_NAMES if name in names), "")
     if not document:
-        raise _RowError(
+        raise UserError(
             f"no document among {', '.join(names) or 'nothing'}",
-            f"name the document {', '.join(DOCUMENT_NAMES[:3])} or {DOCUMENT_NAMES[3]}",
+            fix=f"name the document {', '.join(DOCUMENT_NAMES[:3])} or {DOCUMENT_NAMES[3]}",
         )
     return document
 
@@ -160,8 +154,8 @@ def _find_sides(names: Sequence[str], inputs: Inputs) -> tuple[str, str]:
         codes = [name for name in names if _LANGUAGE_CODE.fullmatch(name)]
         src, trg = choose_sides(codes, inputs.src_language, inputs.trg_language)
     if not src or not trg:
-        raise _RowError(
+        raise UserError(
             f"no {'target' if src else 'source'} sentence among {', '.join(names)}",
-            "name the sides src and trg, or by their language codes, and say which languages",
+            fix="name the sides src and trg, or by their language codes, and say which languages",
         )
     return src, trg

@@ -52,7 +52,7 @@ class SourceText:
     lines: tuple[str, ...]
     documents: tuple[SourceDocument, ...]
     boundaries: str
-    """What the documents were told apart by; ``paragraphs``: empty lines that do not part them."""
+    """The convention of the boundaries; ``paragraphs``: empty lines that are no boundaries."""
 
     @property
     def summary(self) -> str:

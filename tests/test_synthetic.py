@@ -30,7 +30,7 @@ from wholedoc.synthetic.documents import (
     realise,
     split_words,
 )
-from wholedoc.synthetic.language import Entry, Language, SynthConfig, build_language
+from wholedoc.synthetic.language import Language, Lexeme, SynthConfig, build_language
 from wholedoc.synthetic.writing import FORMAT, SPLITS, make_contrasts, write_synth
 
 CONFIG = SynthConfig()
@@ -50,7 +50,7 @@ def sample() -> list[tuple[SynthDocument, list[KeyItem]]]:
     return draw(3000)
 
 
-def words(language: Language) -> list[Entry]:
+def words(language: Language) -> list[Lexeme]:
     """Every entry of the lexicon that has both sides."""
     return [
         *chain.from_iterable(language.nouns),
@@ -337,8 +337,8 @@ def test_world_changes_only_the_words_meant_to_change() -> None:
             if isinstance(sentence, Clause):
                 assert changing == {end - 1}  # the cue
                 items = (sentence.subject, sentence.object, sentence.place)
-                expected = sum(isinstance(part, Entry) for part in items)
-                expected += 2 * isinstance(sentence.object, Entry)  # its two particles agree
+                expected = sum(isinstance(part, Lexeme) for part in items)
+                expected += 2 * isinstance(sentence.object, Lexeme)  # its two particles agree
                 differing = sum(len({*tokens}) > 1 for tokens in zip(*trg, strict=True))
                 assert differing == expected
             else:
