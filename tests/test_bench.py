@@ -10,7 +10,7 @@ import pytest
 import torch
 from toy import toy_config
 
-from wholedoc.benchmark import speed, workload
+from wholedoc.benchmark import bench, speed, workload
 from wholedoc.benchmark.bench import format_bench, run_bench
 from wholedoc.benchmark.speed import FORMULA, TextSize, size_of, training_flops
 from wholedoc.benchmark.workload import make_workload
@@ -30,6 +30,7 @@ def profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "TURNS", 1)
     monkeypatch.setattr(speed, "WORDS", 30)
     monkeypatch.setattr(speed, "PEAK_SIZE", 16)
     monkeypatch.setattr(speed, "DOCUMENT_SIZES", (2, 5))
@@ -50,6 +51,9 @@ def test_every_number_that_is_promised_is_there(
         config = shipped(name)
         model = dataclasses.replace(config.model, **narrow)
         vocabulary = dataclasses.replace(config.vocabulary, size=50)
+        stage1 = dataclasses.replace(config.stage1, batch_tokens=100)
+        stage2 = dataclasses.replace(config.stage2, batch_tokens=100, update_tokens=100)
+        config = dataclasses.replace(config, stage1=stage1, stage2=stage2)
         return dataclasses.replace(config, model=model, vocabulary=vocabulary)
 
     monkeypatch.setattr(workload, "load_config", load)
