@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import Result, _paired_bs_test
 
-from wholedoc.metrics.metrics import score_bleu, sum_documents
+from wholedoc.metrics.scores import score_bleu, sum_documents
 from wholedoc.metrics.significance import TESTS, Pair
 
 Array = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ LAYERS = (
 RANK = dict.fromkeys(BASE, 0) | {name: rank for rank, name in enumerate(LAYERS, start=1)}
 
 # `__init__` offers the translator at the top of the package, imported when it is asked for.
-FROM_INIT = {"wholedoc.decoding", "wholedoc.decoding.translator"}
+FROM_INIT = {"wholedoc.config", "wholedoc.decoding.translator", "wholedoc.errors"}
 
 
 def name_of(path: Path) -> str:

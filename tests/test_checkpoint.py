@@ -1,5 +1,6 @@
 """Checkpoints: exact round trips, damage told apart, and the old file kept when a write fails."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from wholedoc.config import ModelConfig
@@ -98,6 +100,51 @@ def test_a_file_cut_short(tmp_path: Path, length: int) -> None:
     (tmp_path / "w").write_bytes((tmp_path / "w").read_bytes()[:length])
     with pytest.raises(UserError, match="cannot be read as weights"):
         load_weights(tmp_path / "w", model)
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.999])
+def test_a_flipped_bit_is_noticed(tmp_path: Path, place: float) -> None:
+    model = make_model()
+    save_weights(tmp_path / "w", model)
+    content = bytearray((tmp_path / "w").read_bytes())
+    content[int(place * len(content))] ^= 1
+    (tmp_path / "w").write_bytes(bytes(content))
+    with pytest.raises(UserError, match=f"{tmp_path}/w: cannot be read as weights"):
+        load_weights(tmp_path / "w", model)
+
+
+def test_a_changed_checkpoint_is_noticed(tmp_path: Path) -> None:
+    model = make_model()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    save_checkpoint(tmp_path / "c", model, optimiser, Position(updates=17))
+    content = (tmp_path / "c").read_bytes()
+    (tmp_path / "c").write_bytes(content.replace(b'updates\\": 17', b'updates\\": 18'))
+    assert (tmp_path / "c").read_bytes() != content
+    with pytest.raises(UserError, match="does not match its checksum"):
+        load_checkpoint(tmp_path / "c", model, optimiser)
+
+
+def test_a_file_without_a_checksum_is_read(tmp_path: Path) -> None:
+    model, other = make_model(1), make_model(2)
+    save_file(dict(model.named_parameters()), tmp_path / "old")
+    load_weights(tmp_path / "old", other)
+    assert equal(model, other)
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_weights(tmp_path / "w", make_model())
+
+    def refuse(self: Path, mode: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="Is a directory"):
+        load_weights(tmp_path / "folder", make_model())
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(UserError, match="Permission denied"):
+        load_weights(tmp_path / "w", make_model())
 
 
 def test_other_sizes_are_named(tmp_path: Path) -> None:

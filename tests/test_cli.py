@@ -1,5 +1,6 @@
 """The command line: every command from end to end, and what the documentation says of it."""
 
+import csv
 import errno
 import gzip
 import io
@@ -23,7 +24,7 @@ import wholedoc
 import wholedoc.cli
 from wholedoc.config import load_config
 from wholedoc.decoding.translator import Translator
-from wholedoc.metrics.metrics import DiscourseShares
+from wholedoc.metrics.scores import DiscourseShares
 from wholedoc.training.log import read_log
 
 ROOT = Path(__file__).parent.parent
@@ -327,6 +328,20 @@ def test_an_interrupted_translation_leaves_the_old_file_and_keeps_its_part(
     assert not part.exists()
 
 
+def test_a_full_disk_leaves_the_old_file(
+    trained: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    Path("out").write_text("old\n")
+    monkeypatch.setattr(os, "fsync", full)
+    done = cli("translate", trained / "run", trained / "dev.src", "-o", "out")
+    assert (done.code, done.output) == (2, "")
+    assert "out: cannot write: No space left on device; choose another place" in done.errors
+    assert Path("out").read_text() == "old\n"
+
+
 def test_an_interrupt_is_told(tmp_path: Path) -> None:
     """As Ctrl-C does: a message and the exit code of a shell."""
     program = (
@@ -407,13 +422,13 @@ def test_the_beam_of_the_command_line_wins(
     from wholedoc.decoding import descent
 
     used = []
-    search = descent.search_with
+    search = descent.search
 
     def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
         used.append(config.beam)
         return search(predictor, src, lengths, config, nbest, readings)
 
-    monkeypatch.setattr(descent, "search_with", spy)
+    monkeypatch.setattr(descent, "search", spy)
     cli("translate", trained / "run", given="s1\n")
     cli("translate", trained / "run", "--beam", "4", given="s1\n")
     assert used == [2, 4]
@@ -507,12 +522,80 @@ def test_evaluate_for_people(outputs: list[str], cli: Cli) -> None:
     done = cli(*outputs, "--doc", "doc")
     assert done.code == 0
     assert re.search(r"^good +\d\d\.\d\d\*\* ", done.output, re.MULTILINE)
-    assert re.search(r"^ +±\d+\.\d\d ", done.output, re.MULTILINE)
+    assert re.search(r"^± of 2 seeds +±\d+\.\d\d ", done.output, re.MULTILINE)
     assert "24 sentences, 8 documents" in done.output
     assert "** p < .01 against base: randomisation over documents" in done.output
     assert "missing: meteor: left out as asked" in done.output
     assert "bleu: nrefs:1|" in done.output
     assert "bootstrap|sides:2|trials:200|seed:1|" in done.output
+
+
+@pytest.mark.parametrize("width", [50, 80, 200])
+def test_every_measure_of_the_scores_is_among_the_tests(
+    outputs: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = cli(*outputs, "--doc", "doc", "--src", "ref")
+    scores, tests = done.output.split("Tests against", 1)
+    assert "…" not in done.output  # no heading is cut off
+    assert not re.search(r"^(base|good)[ –]*$", done.output, re.MULTILINE)  # no row is empty
+    for heading in ("bleu", "bleu1", "bleu4", "document bleu", "chrf", "ter ↓", "unknown ↓"):
+        assert f" {heading}" in scores
+        assert re.search(rf"^good, {heading} +[+-]", tests, re.MULTILINE), heading
+    assert "pronoun accuracy" not in scores  # there are none: said below
+    assert "pronoun_accuracy, names_kept" in done.output
+    tables = done.output.split("24 sentences")[0]
+    assert max(map(len, tables.split("\n"))) <= width
+
+
+def test_evaluate_writes_files(outputs: list[str], cli: Cli) -> None:
+    done = {end: cli(*outputs, "--doc", "doc", "--out", f"o.{end}") for end in FORMATS}
+    assert {found.code for found in done.values()} == {0}
+    assert len({found.output for found in done.values()}) == 1  # printed as well
+    texts = {end: Path(f"o.{end}").read_text() for end in FORMATS}
+    score = re.search(r"^good +(\d\d\.\d\d)\*\* ", done["md"].output, re.MULTILINE)
+    assert score
+    assert f"| good | **{score[1]}**** |" in texts["md"]
+    assert f"<td><b>{score[1]}**</b></td>" in texts["html"]
+    assert f"good & \\textbf{{{score[1]}**}} &" in texts["tex"]
+    assert "good, document bleu & +" in texts["tex"]
+    rows = list(csv.reader(texts["csv"].splitlines()))
+    assert rows[0][:3] == ["", "bleu", "bleu1"]
+    assert f"{float(rows[2][1]):.2f}" == score[1]
+    assert rows[2][0] == "good"
+    assert rows[3][0] == "± of 2 seeds"
+    assert rows[4] == []
+    assert rows[5][:3] == ["", "Δ", "randomisation sentences"]
+    assert rows[6][0] == "good, bleu"
+    for text in (texts["md"], texts["html"], texts["tex"]):
+        assert "24 sentences, 8 documents" in text
+
+
+FORMATS = ("html", "md", "csv", "tex")
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("o.pdf", "--out o.pdf: the ending '.pdf' names no format; end it with one of .html"),
+        ("o", "--out o: has no ending; end it with one of .html, .md, .csv, .tex"),
+        ("no/o.md", "no/o.md: there is no such folder to write into"),
+    ],
+)
+def test_evaluate_refuses_other_files_at_once(
+    outputs: list[str], cli: Cli, out: str, message: str
+) -> None:
+    done = cli(*outputs, "--out", out)
+    assert (done.code, done.output) == (2, "")
+    assert message in done.errors
+
+
+@pytest.mark.parametrize("option", ["--lang", "--src-lang"])
+def test_evaluate_knows_language_codes(outputs: list[str], cli: Cli, option: str) -> None:
+    done = cli(*outputs, option, "klingon")
+    assert (done.code, done.output) == (2, "")
+    assert f"{option}: 'klingon' is no language code; give one such as de, en or et" in done.errors
+    assert "language 'tlh' has no lemmas" in cli(*outputs, option, "tlh").output
 
 
 def test_evaluate_leaves_marker_lines_out(outputs: list[str], cli: Cli) -> None:

@@ -10,10 +10,15 @@ from test_descent import DOCUMENTS, VARIANTS, make_system
 from test_local import make_system as make_local_system
 from test_scoring import TARGETS, TOKENS, alone, by_hand, states_by_hand
 from torch import Tensor
+from toy import read
 
-from wholedoc.decoding.descent import System
-from wholedoc.decoding.likelihood import generated_states
-from wholedoc.decoding.scoring import ContextScores, score_context, score_documents
+from wholedoc.decoding.predictor import TranslationSystem
+from wholedoc.decoding.scoring import (
+    ContextScores,
+    generated_states,
+    score_context,
+    score_documents,
+)
 from wholedoc.errors import UserError
 from wholedoc.metrics.context_use import measure_context_use, measure_gain, measure_reading
 from wholedoc.model.memory import Readings
@@ -29,13 +34,15 @@ def zeros(memory: str) -> Readings:
 
 
 @torch.inference_mode()
-def of_another(system: System, d: int, other: int, t: int, states: dict[int, Tensor]) -> Readings:
+def of_another(
+    system: TranslationSystem, d: int, other: int, t: int, states: dict[int, Tensor]
+) -> Readings:
     """What a sentence reads of another document, all of its cells."""
     model, sentence = system.model, DOCUMENTS[d][t]
     summary = model.encoder(torch.tensor([sentence]), torch.tensor([len(sentence)])).summary
     cells = model.source_memory(system.vectors(DOCUMENTS[other])) if system.vectors else None
     last_states = states[other] if model.target_query else None
-    return model.read(summary, torch.tensor([t]), cells, last_states, (), states[d][t : t + 1])
+    return read(model, summary, torch.tensor([t]), cells, last_states, (), states[d][t : t + 1])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,7 @@ def test_every_condition_equals_a_slow_score(fusion: str, name: str, memory: str
     states = {
         d: states_by_hand(system, d, TARGETS[d])
         if memory == "given"
-        else generated_states(system.base, DOCUMENTS[d])
+        else generated_states(system.base_predictor, DOCUMENTS[d])
         for d in before
     }
     for d, other in before.items():
@@ -120,7 +127,7 @@ def test_one_document_has_no_other() -> None:
 def test_a_sentence_model_uses_no_context() -> None:
     base = make_system().base
     with pytest.raises(UserError, match="reads no document"):
-        score_context(System(base, base), DOCUMENTS, TARGETS, TOKENS)
+        score_context(TranslationSystem(base, base), DOCUMENTS, TARGETS, TOKENS)
 
 
 # Measures

@@ -14,8 +14,8 @@ import pytest
 from wholedoc.app.demo import DemoMeasures, DemoSystem, Tour, run_demo
 from wholedoc.app.demo_report import _marked, print_tour, write_report
 from wholedoc.corpus.documents import Document, SentencePair
-from wholedoc.metrics.metrics import Score
 from wholedoc.metrics.phenomena import measure
+from wholedoc.metrics.scores import Score
 from wholedoc.synthetic import INFORMATION, Bound, KeyItem, SynthConfig
 
 # Smaller than by default, in every way that makes a document dearer and teaches nothing more.

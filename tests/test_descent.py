@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from toy import read
 
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.vocabulary import EOS
-from wholedoc.decoding.descent import Descent, System, translate_documents
+from wholedoc.decoding import descent as descent_module
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.document import DocumentTranslation
+from wholedoc.decoding.predictor import Predictor, TranslationSystem
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
@@ -24,7 +28,7 @@ DOCUMENTS = [
 VARIANTS = [(f, m) for f in ("context", "output") for m in ("src", "trg", "both")]
 
 
-def make_system(fusion: str = "context", memory: str = "both") -> System:
+def make_system(fusion: str = "context", memory: str = "both") -> TranslationSystem:
     config = ModelConfig(**SIZES, fusion=fusion, memory=memory)
     base = TranslationModel(config.without_context(), 11, 9).double()
     model = TranslationModel(config, 11, 9).double()
@@ -36,15 +40,17 @@ def make_system(fusion: str = "context", memory: str = "both") -> System:
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.mul_(3)  # large enough that context changes words
-    return System(model.eval(), base.eval(), vectors)
+    return TranslationSystem(model.eval(), base.eval(), vectors)
 
 
-def tokens(descent: Descent, number: int = -1) -> list[tuple[int, ...]]:
+def tokens(descent: DocumentTranslation, number: int = -1) -> list[tuple[int, ...]]:
     return [best[0].tokens for best in descent.passes[number]]
 
 
 def alone(model: TranslationModel, sentence: list[int]) -> tuple[int, ...]:
-    found = search(model, torch.tensor([sentence]), torch.tensor([len(sentence)]), CONFIG)
+    found = search(
+        Predictor(model), torch.tensor([sentence]), torch.tensor([len(sentence)]), CONFIG
+    )
     return found[0][0].tokens
 
 
@@ -73,10 +79,10 @@ def test_a_pass_equals_one_written_from_the_paper(fusion: str, memory: str, orde
         src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
         summary = model.encoder(src, lengths).summary
         states = torch.stack(seen) if memory != "src" else None
-        readings = model.read(
-            summary, torch.tensor([t]), cells if memory != "trg" else None, states
+        readings = read(
+            model, summary, torch.tensor([t]), cells if memory != "trg" else None, states
         )
-        best = search(model, src, lengths, CONFIG, 1, readings)[0][0]
+        best = search(Predictor(model), src, lengths, CONFIG, 1, readings)[0][0]
         expected.append(best.tokens)
         new[t] = best.last_state
     assert tokens(found) == expected
@@ -118,6 +124,26 @@ def test_it_stops_at_a_fixed_point_which_is_one(order: str) -> None:
             assert tokens(more[0]) == tokens(descent)
 
 
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+def test_a_settled_document_is_left_alone(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search_all = descent_module.search
+
+    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+        searched.append(len(src))
+        return search_all(predictor, src, lengths, config, nbest, readings)
+
+    monkeypatch.setattr(descent_module, "search", spy)
+    config = replace(CONFIG, passes=8, order=order)
+    found = translate_documents(make_system(), DOCUMENTS, config)
+    lengths = {len(document.passes) for document in found if document.sentences}
+    assert len(lengths) > 1  # some settle before others
+    for document in found:
+        for number in range(2, len(document.passes)):
+            assert tokens(document, number - 1) != tokens(document, number - 2)
+    assert sum(searched) == sum(len(d.sentences) * len(d.passes) for d in found)
+
+
 def test_an_objective_that_is_not_measured_changes_nothing() -> None:
     config = replace(CONFIG, passes=2)
     measured, plain = (
@@ -142,7 +168,7 @@ def test_the_objective_is_the_log_probability_of_all_given_all() -> None:
     for t, sentence in enumerate(document):
         src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
         summary = model.encoder(src, lengths).summary
-        readings = model.read(summary, torch.tensor([t]), cells, states)
+        readings = read(model, summary, torch.tensor([t]), cells, states)
         words = [*found.passes[-1][t][0].tokens, EOS]
         decoded = model(src, lengths, torch.tensor([[2, *words[:-1]]]), readings)
         scores = model.decoder.log_probabilities(decoded.features)[0]
@@ -161,8 +187,8 @@ def test_the_first_pass_may_read_the_source_memory_alone() -> None:
         for t, sentence in enumerate(document):
             src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
             summary = system.model.encoder(src, lengths).summary
-            readings = system.model.read(summary, torch.tensor([t]), cells, None)
-            best = search(system.model, src, lengths, CONFIG, 1, readings)[0][0]
+            readings = read(system.model, summary, torch.tensor([t]), cells, None)
+            best = search(system.predictor, src, lengths, CONFIG, 1, readings)[0][0]
             assert tokens(descent)[t] == best.tokens
 
 
@@ -204,8 +230,8 @@ def test_with_shuffled_memory_a_document_reads_all_cells_of_another(
             src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
             summary = model.encoder(src, lengths).summary
             own = current[d][t][None]
-            readings = model.read(summary, torch.tensor([t]), cells, states, (), own)
-            best = search(model, src, lengths, CONFIG, 1, readings)[0][0]
+            readings = read(model, summary, torch.tensor([t]), cells, states, (), own)
+            best = search(Predictor(model), src, lengths, CONFIG, 1, readings)[0][0]
             assert tokens(found[d])[t] == best.tokens
             for weights in (readings.src_weights, readings.trg_weights):
                 if weights is not None:
@@ -221,4 +247,6 @@ def test_shuffled_memory_needs_another_document() -> None:
 def test_a_model_without_memory_has_none_to_shuffle() -> None:
     base = make_system().base
     with pytest.raises(UserError, match="reads no memory"):
-        translate_documents(System(base, base), DOCUMENTS, replace(CONFIG, shuffle_memory=True))
+        translate_documents(
+            TranslationSystem(base, base), DOCUMENTS, replace(CONFIG, shuffle_memory=True)
+        )

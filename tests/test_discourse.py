@@ -1,6 +1,5 @@
 """Discourse measures against cases counted by hand, and what must hold for any text."""
 
-import json
 from random import Random
 
 import pytest
@@ -8,12 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wholedoc.errors import UserError
-from wholedoc.metrics.alignment import Aligned
-from wholedoc.metrics.consistency import Consistency, count_consistency
-from wholedoc.metrics.corrections import Errors
-from wholedoc.metrics.discourse import Discourse, Unknowns
-from wholedoc.metrics.pronouns import Pronouns, count_pronouns
-from wholedoc.metrics.repetition import Repetition
+from wholedoc.metrics.discourse import (
+    Aligned,
+    Consistency,
+    Discourse,
+    DiscourseCounts,
+    Errors,
+    Pronouns,
+    Repetition,
+    count_consistency,
+    count_pronouns,
+)
 from wholedoc.metrics.words import ContentWords, Splitter
 
 LEMMAS = {
@@ -60,17 +64,17 @@ COURT = court(("The court sits", "="), ("The courts meet", "="), ("A tribunal ru
     ("output", "expected"),
     [
         # gericht: court court tribunal, of three pairs one is the same; tagen: sit meet.
-        (COURT, Consistency(2, 5, 0, pairs=4, same=1, reference_same=1)),
+        (COURT, Consistency(pairs=4, same=1, reference_same=1)),
         # gericht: court dish court; tagen: sit sit.
         (
             court(("The court sits", "="), ("The dishes sit", "="), ("A court rules", "=")),
-            Consistency(2, 5, 0, pairs=4, same=2, reference_same=1),
+            Consistency(pairs=4, same=2, reference_same=1),
         ),
         # The second is not translated: the pair of the first and the third is left, which the
         # reference does not translate alike.
         (
             court(("The court sits", "="), ("They meet", "2-1"), ("A court rules", "=")),
-            Consistency(2, 5, 1, pairs=2, same=1, reference_same=0),
+            Consistency(pairs=2, same=1, reference_same=0),
         ),
         # One linked word in common is enough; a pronoun and <unk> are no translations.
         (
@@ -79,9 +83,9 @@ COURT = court(("The court sits", "="), ("The courts meet", "="), ("A tribunal ru
                 ("The law <unk>", "="),
                 ("A them rules", "="),
             ),
-            Consistency(1, 5, 2, pairs=1, same=1, reference_same=1),
+            Consistency(pairs=1, same=1, reference_same=1),
         ),
-        (court(*[("", "")] * 3), Consistency(0, 5, 5, pairs=0, same=0, reference_same=0)),
+        (court(*[("", "")] * 3), Consistency(pairs=0, same=0, reference_same=0)),
     ],
 )
 def test_consistency(output: list[Aligned], expected: Consistency) -> None:
@@ -92,12 +96,6 @@ def test_consistency(output: list[Aligned], expected: Consistency) -> None:
     assert count_consistency(COURT, output, *content) == expected
 
 
-def test_consistency_rates() -> None:
-    rates = Consistency(2, 5, 0, pairs=4, same=2, reference_same=1).rates()
-    assert list(rates.values()) == [2 / 4, 1 / 4, 2 / 1]
-    assert set(Consistency().rates().values()) == {None}
-
-
 # Pronouns, from each language.
 
 
@@ -105,19 +103,19 @@ def test_consistency_rates() -> None:
     ("language", "reference", "outputs", "expected"),
     [
         # Right; the wrong gender; no pronoun; another case of the right one.
-        ("et", ("Ta tuli", "She came", "="), ["She came"], Pronouns(1, 1, 1)),
-        ("et", ("Ta tuli", "She came", "="), ["He came"], Pronouns(1, other=1)),
-        ("et", ("Ta tuli", "She came", "="), ["Kati came"], Pronouns(1, missing=1)),
+        ("et", ("Ta tuli", "She came", "="), ["She came"], Pronouns(1, 1)),
+        ("et", ("Ta tuli", "She came", "="), ["He came"], Pronouns(1, 0)),
+        ("et", ("Ta tuli", "She came", "="), ["Kati came"], Pronouns(1, 0)),
         ("et", ("Ta tuli", "She came", "="), ["Her came"], Pronouns(1, 1)),
         # Two pronouns of which one is right; "elle" is "it", not "she".
-        ("de", ("Er sah ihn", "He saw him", "="), ["He saw her"], Pronouns(2, 1, 1, other=1)),
-        ("fr", ("Elle brille", "It shines", "="), ["She shines"], Pronouns(1, other=1)),
+        ("de", ("Er sah ihn", "He saw him", "="), ["He saw her"], Pronouns(2, 1)),
+        ("fr", ("Elle brille", "It shines", "="), ["She shines"], Pronouns(1, 0)),
         # What the reference says without a pronoun is skipped; other words are not looked at.
-        ("et", ("Ta tuli", "Kati came", "="), ["She came"], Pronouns(skipped=1)),
+        ("et", ("Ta tuli", "Kati came", "="), ["She came"], Pronouns()),
         ("et", ("Tulime siia", "We came", "0-0"), ["They came"], Pronouns()),
         # No table of the source language: whatever stands for the reference's pronoun.
-        ("xx", ("Tulime siia", "We came", "0-0"), ["They came"], Pronouns(1, other=1)),
-        ("xx", ("Tulime siia", "We came", "0-0"), ["We came"], Pronouns(1, 1, 1)),
+        ("xx", ("Tulime siia", "We came", "0-0"), ["They came"], Pronouns(1, 0)),
+        ("xx", ("Tulime siia", "We came", "0-0"), ["We came"], Pronouns(1, 1)),
     ],
 )
 def test_pronouns(
@@ -130,7 +128,7 @@ def test_pronouns(
 
 def test_pronouns_need_a_table_of_the_target_language() -> None:
     right = aligned("et", ("Ta tuli", "She came", "="))
-    assert count_pronouns(right, right, splitter("et"), splitter("xx")) == Pronouns(skipped=1)
+    assert count_pronouns(right, right, splitter("et"), splitter("xx")) == Pronouns()
 
 
 # Whole test sets. Two documents, of three sentences and of one.
@@ -141,93 +139,54 @@ BASELINE = ["<unk> meets aims.", "The goal is <unk> <unk>.", "She is a car.", "C
 SYSTEM = ["qimonda reaches the goals.", "The goal is it.", "It is the house of Qimonda.", "Car car"]
 
 
-def discourse(reference: list[str] = REFERENCE, **options: list[tuple[str, str]]) -> Discourse:
-    splitters = (splitter("et"), ENGLISH)
-    return Discourse(SRC, reference, [3, 1], splitters=splitters, **options)
+def discourse() -> Discourse:
+    return Discourse(SRC, REFERENCE, [3, 1], splitters=(splitter("et"), ENGLISH))
+
+
+def total(test_set: Discourse, output: list[str]) -> DiscourseCounts:
+    """The counts of all documents."""
+    return sum(test_set.measure(output), DiscourseCounts())
 
 
 @pytest.mark.parametrize(
-    ("output", "names", "terms", "unknowns"),
+    ("output", "names", "terms"),
     [
         # Repeated in the first document: "Qimonda" (three times), "goal" (two), "the" (two; so
         # small a text has no function words); "is" is too short. In the second: "car".
-        (REFERENCE, (3, 3), (6, 6), (4, 0, 0)),
-        (BASELINE, (3, 0), (6, 3), (4, 2, 3)),  # kept: goal, the; one of two "car"
-        (SYSTEM, (3, 2), (6, 6), (4, 0, 0)),
-        (["", "", "", ""], (3, 0), (6, 0), (4, 0, 0)),
+        (REFERENCE, (3, 3), (6, 6)),
+        (BASELINE, (3, 0), (6, 3)),  # kept: goal, the; one of two "car"
+        (SYSTEM, (3, 2), (6, 6)),
+        (["", "", "", ""], (3, 0), (6, 0)),
         # Words count in their own sentence, and once.
-        (["goal goal", "Qimonda Qimonda", "car", ""], (3, 1), (6, 1), (4, 0, 0)),
+        (["goal goal", "Qimonda Qimonda", "car", ""], (3, 1), (6, 1)),
     ],
 )
-def test_repetition_and_unknown_words(
-    output: list[str],
-    names: tuple[int, int],
-    terms: tuple[int, int],
-    unknowns: tuple[int, int, int],
-) -> None:
-    total = discourse().measure(output).total
-    assert total.names == Repetition(*names)
-    assert total.terms == Repetition(*terms)
-    assert total.unknowns == Unknowns(*unknowns)
+def test_repetition(output: list[str], names: tuple[int, int], terms: tuple[int, int]) -> None:
+    found = total(discourse(), output)
+    assert found.names == Repetition(*names)
+    assert found.terms == Repetition(*terms)
 
 
 def test_names_that_every_document_has_are_none() -> None:
     reference = ["see Mr Ann and Mr Ann"] + ["see Mr and Mr"] * 9
     measure = Discourse(["x"] * 10, reference, [1] * 10, splitters=(splitter("et"), ENGLISH))
-    assert measure.measure(reference).total.names == Repetition(cases=2, kept=2)
-
-
-def test_rates_of_repetition_and_unknown_words() -> None:
-    assert Repetition(32, 22).rates() == {"recall": 22 / 32}
-    assert list(Unknowns(4, 2, 3).rates().values()) == [3 / 4, 2 / 4]
+    assert total(measure, reference).names == Repetition(cases=2, kept=2)
 
 
 def test_corrections() -> None:
-    comparison = discourse().compare(BASELINE, SYSTEM)
+    found = discourse().compare(BASELINE, SYSTEM)
     # Sentence 1: baseline misses Qimonda, goals; system misses meets.
     # Sentence 2: baseline misses Qimonda; so does the system.
     # Sentence 3: baseline misses It, the, of, Qimonda; system misses car.
     # Sentence 4: baseline misses one "car".
-    # Words: 3 + 4 + 6, and 2.
-    assert [document.all for document in comparison.documents] == [
-        Errors(words=13, wrong=7, corrected=6, new=2),
-        Errors(words=2, wrong=1, corrected=1, new=0),
-    ]
-    total = comparison.total
-    # meets goals Qimonda | the goal Qimonda | the car Qimonda | car car
-    assert total.content == Errors(words=11, wrong=6, corrected=5, new=2)
-    assert total.pronouns == Errors(words=1, wrong=1, corrected=1, new=0)
-    assert total.names == Errors(words=3, wrong=3, corrected=2, new=0)
-    assert total.all.rates() == {"corrected_share": 7 / 8, "new_share": 2 / 8}
-    assert [(row.key, row.value) for row in comparison.rows()] == [
-        ("corrected", 7 / 8),
-        ("new_errors", 2 / 8),
-        ("content_corrected", 5 / 6),
-        ("content_new_errors", 2 / 6),
-        ("pronoun_corrected", 1.0),
-        ("pronoun_new_errors", 0.0),
-        ("name_corrected", 2 / 3),
-        ("name_new_errors", 0.0),
-    ]
+    assert found == Errors(wrong=8, corrected=7, new=2)
+    assert found.rates() == {"corrected_share": 7 / 8, "new_share": 2 / 8}
 
 
 def test_the_shares_of_the_paper() -> None:
     """Of 20 errors 85 % are put right, and 10 % as many are new: 17 and 2."""
-    rates = Errors(words=100, wrong=20, corrected=17, new=2).rates()
+    rates = Errors(wrong=20, corrected=17, new=2).rates()
     assert rates == {"corrected_share": 0.85, "new_share": 0.10}
-
-
-def test_examples_are_the_largest_gains_and_losses() -> None:
-    comparison = discourse().compare(BASELINE, SYSTEM, examples=2)
-    gains = [(example.sentence, example.corrected, example.new) for example in comparison.gains]
-    assert gains == [(2, 4, 1), (0, 2, 1)]  # the gain of sentence 3 is one as well, but comes later
-    assert comparison.gains[0].system == SYSTEM[2]
-    assert comparison.losses == ()
-    back = discourse().compare(SYSTEM, BASELINE, examples=1)
-    assert back.gains == ()
-    assert [(example.sentence, example.corrected, example.new) for example in back.losses] == [
-        (2, 1, 4)
-    ]
 
 
 def test_a_text_is_aligned_and_measured_whole() -> None:
@@ -236,40 +195,16 @@ def test_a_text_is_aligned_and_measured_whole() -> None:
     reference = ["She bought cars", "She sold cars", "He saw houses", "He bought houses"]
     output = ["She bought cars", "It sold vehicles", "He saw houses", "saw houses"]
     measure = Discourse(src * 3, reference * 3, [2, 2] * 3, splitters=(splitter("et"), ENGLISH))
-    total = measure.measure(output * 3).total
+    found = total(measure, output * 3)
     # In each first document "auto" twice, in each second "maja" twice.
-    assert total.consistency == Consistency(6, 12, 0, pairs=6, same=3, reference_same=6)
-    assert total.pronouns == Pronouns(12, 6, 6, other=3, missing=3)
+    assert found.consistency == Consistency(pairs=6, same=3, reference_same=6)
+    assert found.pronouns == Pronouns(12, 6)
 
 
-def test_results_are_json_and_rows() -> None:
-    scores = discourse().measure(BASELINE)
-    assert [row.key for row in scores.rows()] == [
-        "consistency", "relative_consistency", "pronoun_accuracy", "names_kept", "terms_kept",
-        "unknown",
-    ]  # fmt: skip
-    assert all(row.label for row in scores.rows())
-    content = json.loads(json.dumps(scores.to_json()))
-    assert content["names"] == {"cases": 3, "kept": 0, "recall": 0.0}
-    assert content["signature"] == scores.signature
-    assert scores.signature == (
-        "src:et.given|trg:en.given|align:agreeing-m1-diagonal.1|content:ridf.1|more:0"
+def test_the_signature_says_how_words_were_found() -> None:
+    assert discourse().signature == (
+        "src:et.given|trg:en.given|align:agreeing-m1-diagonal.1|content:ridf.1"
     )
-    assert "more:1" in discourse(more=[("auto", "car")]).signature
-    comparison = json.loads(json.dumps(discourse().compare(BASELINE, SYSTEM).to_json()))
-    assert comparison["all"] == {
-        "words": 15, "wrong": 8, "corrected": 7, "new": 2,
-        "corrected_share": 7 / 8, "new_share": 2 / 8,
-    }  # fmt: skip
-    assert comparison["gains"][0]["reference"] == REFERENCE[2]
-
-
-def test_more_text_helps_to_align() -> None:
-    more = [("auto", "car"), ("ta", "she"), ("auto", "car"), ("ta", "she")] * 3
-    src, reference = ["auto ta", "auto ta"], ["she car", "she car"]
-    for text, right in (([], 0), (more, 2)):
-        measure = Discourse(src, reference, [2], splitters=(splitter("et"), ENGLISH), more=text)
-        assert measure.measure(reference).total.pronouns.total == right
 
 
 def test_texts_that_do_not_fit_are_refused() -> None:
@@ -289,8 +224,9 @@ def test_texts_that_do_not_fit_are_refused() -> None:
 
 def test_nothing_to_measure() -> None:
     empty = Discourse([], [], [], splitters=(splitter("et"), ENGLISH))
-    assert {row.value for row in empty.measure([]).rows()} == {None, 0}
-    assert {row.value for row in empty.compare([], []).rows()} == {None}
+    assert empty.measure([]) == []
+    assert empty.compare([], []) == Errors()
+    assert set(Errors().rates().values()) == {None}
 
 
 # Properties of any text.
@@ -317,17 +253,14 @@ def prepare(documents: Documents) -> tuple[Discourse, list[str], list[str], list
 @given(documents)
 def test_the_reference_is_perfect(documents: Documents) -> None:
     test_set, reference, baseline, _ = prepare(documents)
-    total = test_set.measure(reference).total
-    assert total.consistency.same == total.consistency.reference_same
-    assert total.consistency.rates()["relative_consistency"] in (1.0, None)
-    assert total.consistency.untranslated == 0
-    assert total.pronouns.identical == total.pronouns.correct == total.pronouns.total
-    assert total.names.kept == total.names.cases
-    assert total.terms.kept == total.terms.cases
-    errors = test_set.compare(baseline, reference).total
-    for kind in (errors.all, errors.content, errors.pronouns, errors.names):
-        assert (kind.corrected, kind.new) == (kind.wrong, 0)
-    assert test_set.compare(reference, baseline).total.all.wrong == 0
+    found = total(test_set, reference)
+    assert found.consistency.same == found.consistency.reference_same
+    assert found.pronouns.correct == found.pronouns.total
+    assert found.names.kept == found.names.cases
+    assert found.terms.kept == found.terms.cases
+    errors = test_set.compare(baseline, reference)
+    assert (errors.corrected, errors.new) == (errors.wrong, 0)
+    assert test_set.compare(reference, baseline).wrong == 0
 
 
 @settings(max_examples=25, deadline=None)
@@ -335,14 +268,11 @@ def test_the_reference_is_perfect(documents: Documents) -> None:
 def test_a_system_like_the_baseline_changes_nothing(documents: Documents) -> None:
     test_set, _, baseline, system = prepare(documents)
     comparison = test_set.compare(baseline, baseline)
-    assert (comparison.total.all.corrected, comparison.total.all.new) == (0, 0)
-    assert comparison.gains == comparison.losses == ()
+    assert (comparison.corrected, comparison.new) == (0, 0)
     # What one system puts right of the other's, the other breaks of its.
     there, back = test_set.compare(baseline, system), test_set.compare(system, baseline)
-    assert there.total.all.corrected == back.total.all.new
-    assert there.total.all.wrong - there.total.all.corrected + there.total.all.new == (
-        back.total.all.wrong
-    )
+    assert there.corrected == back.new
+    assert there.wrong - there.corrected + there.new == (back.wrong)
 
 
 @settings(max_examples=25, deadline=None)
@@ -353,7 +283,7 @@ def test_the_order_of_documents_does_not_matter(documents: Documents, random: Ra
     results = []
     for order in (documents, shuffled):
         test_set, _, baseline, system = prepare(order)
-        results.append((test_set.measure(system).total, test_set.compare(baseline, system).total))
+        results.append((total(test_set, system), test_set.compare(baseline, system)))
     assert results[0] == results[1]
 
 
@@ -361,10 +291,8 @@ def test_the_order_of_documents_does_not_matter(documents: Documents, random: Ra
 @given(documents)
 def test_counts_fit_together(documents: Documents) -> None:
     test_set, _, _, system = prepare(documents)
-    total = test_set.measure(system).total
-    pairs, pronouns = total.consistency, total.pronouns
+    found = total(test_set, system)
+    pairs, pronouns = found.consistency, found.pronouns
     assert 0 <= pairs.same <= pairs.pairs
     assert 0 <= pairs.reference_same <= pairs.pairs
-    assert pronouns.total == pronouns.correct + pronouns.other + pronouns.missing
-    assert pronouns.identical <= pronouns.correct
-    assert total.unknowns.unknown == sum(text.count("<unk>") for text in system)
+    assert 0 <= pronouns.correct <= pronouns.total

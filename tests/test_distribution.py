@@ -13,7 +13,7 @@ from toy import toy_config, write_toy
 
 from wholedoc.corpus.batches import SentenceBatches
 from wholedoc.store.run import Run
-from wholedoc.training.distribution import World, is_leader, join_world
+from wholedoc.training.distribution import ProcessGroup, is_leader, join_process_group
 from wholedoc.training.log import read_log
 from wholedoc.training.stages import train
 
@@ -30,20 +30,22 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(toy: Path) -> "tuple[Path, subprocess.CompletedProcess[str]]":
-    """A run of two processes."""
+    """A run of two processes, by the configuration that its directory has."""
+    run = Run(toy / "two")
+    with run.lock():
+        run.prepare(toy_config(toy, *SETTINGS))
     # Without the dashes the launcher takes --run for an abbreviation of its own --run-path.
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
-    command = ["wholedoc", "train", str(toy / "toy.toml"), "--run", str(toy / "two")]
-    settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
+    command = ["wholedoc", "train", "--run", str(run.directory)]
     done = subprocess.run(
-        [sys.executable, "-m", *launcher, *command, *settings],
+        [sys.executable, "-m", *launcher, *command],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
         timeout=300,
     )
-    return toy / "two", done
+    return run.directory, done
 
 
 def test_two_processes_learn_what_one_does(
@@ -52,11 +54,10 @@ def test_two_processes_learn_what_one_does(
     directory, done = two
     assert done.returncode == 0, done.stderr
     alone = train(toy_config(toy, *SETTINGS), toy / "one").directory
-    for name in ("stage1.safetensors", "stage1.checkpoint"):
-        found, expected = load_file(directory / name), load_file(alone / name)
-        assert found.keys() == expected.keys()
-        for tensor in expected:
-            torch.testing.assert_close(found[tensor], expected[tensor], rtol=1e-3, atol=1e-4)
+    found, expected = (load_file(run / "stage1.safetensors") for run in (directory, alone))
+    assert found.keys() == expected.keys()
+    for tensor in expected:
+        torch.testing.assert_close(found[tensor], expected[tensor], rtol=1e-3, atol=1e-4)
     for here, there in zip(_epochs(directory), _epochs(alone), strict=True):
         assert here == pytest.approx(there, rel=1e-3)
 
@@ -91,24 +92,24 @@ def test_only_one_process_writes_and_speaks(
 
 def test_work_is_dealt_out_without_rest() -> None:
     items = list(range(11))
-    shares = [World(rank, 3).share(items) for rank in range(3)]
+    shares = [ProcessGroup(rank, 3).share(items) for rank in range(3)]
     assert sorted(item for share in shares for item in share) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert World().share(items) == items
-    assert World(2, 3).share([1]) == []
+    assert ProcessGroup().share(items) == items
+    assert ProcessGroup(2, 3).share([1]) == []
 
 
 def test_alone_nothing_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WORLD_SIZE", "RANK"):
         monkeypatch.delenv(name, raising=False)
-    world = join_world(torch.device("cpu"))
-    assert (world, world.leads, is_leader()) == (World(0, 1), True, True)
+    group = join_process_group(torch.device("cpu"))
+    assert (group, group.leads, is_leader()) == (ProcessGroup(0, 1), True, True)
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.tensor([1.0, 2.0])
-    world.sum_gradients([parameter])
-    world.wait()
+    group.sum_gradients([parameter])
+    group.barrier()
     assert parameter.grad.tolist() == [1.0, 2.0]
-    assert world.sum([1, 2.5]) == [1, 2.5]
+    assert group.sum([1, 2.5]) == [1, 2.5]
 
 
 def test_the_leader_is_known_before_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:

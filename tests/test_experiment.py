@@ -18,7 +18,6 @@ from sacrebleu.metrics.bleu import BLEU
 
 from wholedoc.config import shipped_experiments
 from wholedoc.errors import UserError
-from wholedoc.experiment.examples import choose_examples
 from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
     SYSTEMS,
@@ -26,12 +25,17 @@ from wholedoc.experiment.grid import (
     Job,
     load_experiment,
 )
-from wholedoc.experiment.page import format_html, format_markdown
-from wholedoc.experiment.report import Report, build_report
-from wholedoc.experiment.results import Results, load_results, read_lines
-from wholedoc.experiment.runner import run_experiment
-from wholedoc.experiment.schedule import ProcessPool, run_jobs
-from wholedoc.rendering.tables import Figure, Table
+from wholedoc.experiment.report import (
+    Report,
+    build_report,
+    choose_examples,
+    format_html,
+    format_markdown,
+)
+from wholedoc.experiment.results import Results, RunFigures, load_results, read_lines
+from wholedoc.experiment.runner import ProcessPool, run_experiment, run_jobs
+from wholedoc.rendering.charts import Figure
+from wholedoc.rendering.tables import Table
 
 # Small enough to learn nothing: a run takes less than a second.
 TINY = """
@@ -103,6 +107,7 @@ REFUSED = [
     ("systems = ['s-nmt', 'src-contex']", "did you mean 'src-context'? choices: s-nmt"),
     ("systems = ['src-context']", "systems lacks s-nmt"),
     ("systems = ['s-nmt', 's-nmt']", "systems holds s-nmt twice"),
+    ("trials = 100_001", "trials = 100001 is out of range"),
     ("passes = 0", "passes = 0 is out of range; it must be at least 1"),
     ("config = 'smal'", "no such configuration; give a TOML file or one of: paper, small, tiny"),
     ("[set]\nseed = 3", "choose with seeds = [...] and systems = [...]"),
@@ -303,7 +308,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     out = folder / "out"
     with start(file, out) as process:
         for line in process.stderr or ():
-            if line.startswith("src-context-1: begun"):
+            if line.startswith("src-context-1: started"):
                 process.kill()
                 break
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/test/results.json")}
@@ -355,6 +360,17 @@ def test_every_run_leaves_its_translations(finished: Experiment, results: Result
         sides = memories.get(job.system.partition("-")[0], set())
         assert run.document_weights(0).keys() == sides
         assert run.passes[0] == results.runs[Job("s-nmt", job.seed, job.larger)].passes[0]
+
+
+def test_figures_come_back_from_json(results: Results) -> None:
+    for job, run in results.runs.items():
+        assert RunFigures.from_json(json.loads(json.dumps(run.figures.to_json()))) == run.figures
+        assert {epoch.stage for epoch in run.figures.epochs} >= {"stage1"}
+        use = run.figures.context_use
+        assert (use is None) == (job.system in ("s-nmt", "more"))
+        if use is not None:
+            assert use.sentences == len(results.references)
+            assert (use.source is None) == (not job.system.startswith(("src", "both")))
 
 
 def test_nothing_is_done_twice(

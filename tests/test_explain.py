@@ -21,12 +21,12 @@ from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import SourceDocument, read_source_lines
 from wholedoc.corpus.readers.source import SourceSentence
 from wholedoc.corpus.vocabulary import build_vocabularies
-from wholedoc.decoding.descent import System
 from wholedoc.decoding.translator import TranslatedDocument, Translator
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.rendering.page import draw_heat_map, make_page, make_table
 from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run, language_stage
 
 # Words that changed
@@ -257,7 +257,7 @@ VOCABULARIES = build_vocabularies(
 )
 
 
-def make_system(config: ModelConfig) -> System:
+def make_model(config: ModelConfig, search: SearchConfig) -> TrainedModel:
     sizes = [len(vocabulary) for vocabulary in VOCABULARIES]
     base = TranslationModel(config.without_context(), *sizes)
     model = TranslationModel(config, *sizes)
@@ -265,7 +265,9 @@ def make_system(config: ModelConfig) -> System:
     for seed, module in enumerate((base, model, vectors)):
         if module is not None:
             initialise(module, seed)
-    return System(model.eval() if config.reads_document else base.eval(), base.eval(), vectors)
+    document = model.eval() if config.reads_document else None
+    settings = Config(model=config, search=search)
+    return TrainedModel(settings, *VOCABULARIES, base.eval(), document, vectors)
 
 
 KINDS: dict[str, tuple[ModelConfig, str, str]] = {
@@ -286,7 +288,7 @@ KINDS: dict[str, tuple[ModelConfig, str, str]] = {
 
 def explain(config: ModelConfig, search: SearchConfig, text: str, path: Path) -> str:
     """Translate a text and return its page."""
-    translator = Translator(make_system(config), *VOCABULARIES, search, {})
+    translator = Translator(make_model(config, search))
     page = Explanation("model", "text", config, search, translator.reads_documents)
     output = io.StringIO()
     source = read_source_lines(io.BytesIO(text.encode()))
@@ -360,9 +362,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made.prepare(Config(model=config, search=SEARCH))
     for vocabulary, file in zip(VOCABULARIES, made.vocabulary_files(), strict=True):
         vocabulary.save(file)
-    system = make_system(config)
+    system = make_model(config, SEARCH)
     save_weights(made.stage("stage1").best, system.base)
-    save_weights(made.stage("stage2").best, system.model)
+    save_weights(made.stage("stage2").best, system.document)
     assert system.vectors is not None
     for direction, model in system.vectors.models.items():
         save_weights(made.stage(language_stage(direction)).best, model)

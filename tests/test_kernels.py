@@ -20,7 +20,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.vocabulary import EOS, PAD
-from wholedoc.decoding.descent import System, translate_documents
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.errors import UserError
 from wholedoc.kernels import (
     Dropout,
@@ -684,7 +685,7 @@ def test_an_error_reaches_the_caller_and_threads_are_set_back(threads: int) -> N
 
 def test_documents_are_translated_the_same_whatever_the_threads(threads: int) -> None:
     config = ModelConfig(hidden=5, embedding=4, alignment=3, fusion="output", memory="both")
-    system = System(
+    system = TranslationSystem(
         TranslationModel(config, 11, 9).double().eval(),
         TranslationModel(config.without_context(), 11, 9).double().eval(),
         SentenceVectors(11, config).double(),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import toy
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from toy import DOCUMENT_SETTINGS, stopped_training, toy_config, translate_twice
@@ -14,7 +15,9 @@ from toy import DOCUMENT_SETTINGS, stopped_training, toy_config, translate_twice
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import BOS, EOS
-from wholedoc.decoding.descent import Descent, System, translate_documents
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.document import DocumentTranslation
+from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
 from wholedoc.kernels import pack
@@ -58,7 +61,7 @@ def read(
     if last_states is None:
         last_states = values(len(sentences), 6, seed=9)
     summaries = torch.full((len(own), 12), math.nan, dtype=torch.float64)
-    return model.read(summaries, torch.tensor(own), None, last_states, sentences)
+    return toy.read(model, summaries, torch.tensor(own), None, last_states, sentences)
 
 
 def log_probabilities(
@@ -281,11 +284,11 @@ def test_gates_of_the_plain_grus_are_initialised_one_by_one() -> None:
 # Decoding.
 
 
-def make_system(context: str) -> System:
-    return System(make(context), make("none", seed=2))
+def make_system(context: str) -> TranslationSystem:
+    return TranslationSystem(make(context), make("none", seed=2))
 
 
-def tokens(descent: Descent, number: int = -1) -> list[tuple[int, ...]]:
+def tokens(descent: DocumentTranslation, number: int = -1) -> list[tuple[int, ...]]:
     return [best[0].tokens for best in descent.passes[number]]
 
 
@@ -304,8 +307,8 @@ def test_a_pass_equals_one_written_by_hand(context: str, order: str, beam: int) 
         for t, sentence in enumerate(document):
             src, lengths = pad([sentence])
             readings = read(system.model, [t], document, torch.stack(states))
-            (first,) = search(system.base, src, lengths, config)
-            (best,) = search(system.model, src, lengths, config, 1, readings)
+            (first,) = search(system.base_predictor, src, lengths, config)
+            (best,) = search(system.predictor, src, lengths, config, 1, readings)
             assert tokens(descent, 0)[t] == first[0].tokens
             assert tokens(descent)[t] == best[0].tokens
             if order == "sequential":

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from toy import read
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
@@ -196,7 +197,7 @@ def test_a_document_reads_its_memories_by_the_formulas(fusion: str, memory: str)
     summaries, last_states, vectors = values(4, 10), values(4, 5, seed=2), values(4, 10, seed=4)
     cells = model.source_memory(vectors) if model.source_memory is not None else None
     trg_cells = last_states if memory != "src" else None
-    found = model.read(summaries, torch.arange(4), cells, trg_cells)
+    found = read(model, summaries, torch.arange(4), cells, trg_cells)
     if cells is not None:
         expected, _ = read_memory(cells, summaries, torch.arange(4))
         torch.testing.assert_close(found.src, expected)
@@ -213,7 +214,7 @@ def test_a_document_reads_its_memories_by_the_formulas(fusion: str, memory: str)
 def test_no_gradient_goes_into_target_cells() -> None:
     model = document_model("context", "trg")
     last_states = values(4, 5).requires_grad_()
-    found = model.read(values(4, 10), torch.arange(4), None, last_states)
+    found = read(model, values(4, 10), torch.arange(4), None, last_states)
     found.trg.sum().backward()
     assert last_states.grad is None
     assert model.target_query.source.weight.grad.abs().sum() > 0
@@ -232,7 +233,7 @@ def test_both_memories_are_read_as_configured(scaled: bool) -> None:
     model = document_model("context", "both", scaled=scaled)
     cells, summaries, states = values(4, 10), values(4, 10, seed=1), values(4, 5)
     own = torch.arange(4)
-    found = model.read(summaries, own, cells, states)
+    found = read(model, summaries, own, cells, states)
     src, src_weights = read_memory(cells, summaries, own, scaled=scaled)
     trg, _ = read_memory(states, model.target_query(states, summaries), own, scaled=scaled)
     torch.testing.assert_close((found.src, found.trg), (src, trg))
@@ -267,3 +268,29 @@ def test_source_memories_of_several_documents_are_those_of_each() -> None:
     documents = [values(size, 10, seed=size) for size in sizes]
     together = memory(torch.cat(documents), sizes)
     torch.testing.assert_close(together, torch.cat([memory(document) for document in documents]))
+
+
+def test_the_document_rnn_drops_its_input_and_its_output() -> None:
+    memory = SourceMemory(SMALL, dropout=0.5).double().train()
+    initialise(memory, 1)
+    vectors = values(40, 10)
+    masks: list[Tensor] = []
+    drop = memory.dropout.forward
+
+    def spy(given: Tensor) -> Tensor:
+        dropped = drop(given)
+        masks.append(torch.where(given == 0, 1, dropped / given))
+        return dropped
+
+    memory.dropout.forward = spy  # type: ignore[method-assign]
+    torch.manual_seed(1)
+    cells = memory(vectors)
+    assert [tuple(mask.shape) for mask in masks] == [(40, 10), (40, 10)]
+    for mask in masks:
+        assert sorted(set(mask.flatten().round(decimals=6).tolist())) == [0.0, 2.0]
+        assert 0.3 < mask.eq(0).double().mean() < 0.7
+    assert cells[masks[1] == 0].eq(0).all()
+    assert cells.ne(0).any()
+    memory.dropout.forward = drop  # type: ignore[method-assign]
+    memory.eval()
+    assert memory(vectors).ne(0).all()

@@ -7,7 +7,7 @@ from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.predictor import Predictor
-from wholedoc.decoding.search import search_with
+from wholedoc.decoding.search import search
 from wholedoc.kernels import EightBitProduct, ExactProduct
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise
@@ -148,7 +148,7 @@ def test_a_shortlist_of_all_words_changes_nothing(
     nothing = torch.empty(0, dtype=torch.long)
     every_word = Shortlist(torch.arange(37), nothing, nothing, (11, 37))
     exact, listed = (
-        search_with(
+        search(
             Predictor(model, shortlist=shortlist), *pad(SRC), SearchConfig(beam=beam), beam,
             readings_of(config),
         )
@@ -169,14 +169,14 @@ def test_only_words_of_the_shortlist_are_produced(
     nothing = torch.empty(0, dtype=torch.long)
     allowed = [0, 1, 2, 3, 8, 13, 21, 36]
     shortlist = Shortlist(torch.tensor(allowed), nothing, nothing, (11, 37))
-    search = SearchConfig(beam=beam)
-    found = search_with(
-        Predictor(model, shortlist=shortlist), *pad(SRC), search, 1, readings_of(config)
+    settings = SearchConfig(beam=beam)
+    found = search(
+        Predictor(model, shortlist=shortlist), *pad(SRC), settings, 1, readings_of(config)
     )
     others = [word for word in range(37) if word not in allowed]
     with torch.no_grad():
         model.decoder.output.vocabulary.bias[others] = -1e9
-    expected = search_with(Predictor(model), *pad(SRC), search, 1, readings_of(config))
+    expected = search(Predictor(model), *pad(SRC), settings, 1, readings_of(config))
     assert [h.tokens for [h] in found] == [h.tokens for [h] in expected]
     assert [h.score for [h] in found] == pytest.approx([h.score for [h] in expected])
     assert {word for [h] in found for word in h.tokens} <= set(allowed)

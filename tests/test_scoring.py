@@ -12,33 +12,41 @@ from pathlib import Path
 import pytest
 import torch
 from test_descent import CONFIG, DOCUMENTS, VARIANTS, make_system, tokens
-from toy import document_config, toy_config
+from toy import document_config, read, toy_config
 
 import wholedoc.cli
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.corpus.vocabulary import BOS, EOS
-from wholedoc.decoding import likelihood, scoring
-from wholedoc.decoding.descent import System, translate_documents
-from wholedoc.decoding.likelihood import generated_states, given_states, score_sentences
-from wholedoc.decoding.scoring import Candidate, score_candidates, score_documents
+from wholedoc.decoding import scoring
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.predictor import Predictor, TranslationSystem
+from wholedoc.decoding.scoring import (
+    Candidate,
+    generated_states,
+    given_states,
+    score_candidates,
+    score_documents,
+    score_sentences,
+)
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.metrics.contrastive import (
+    Accuracy,
     ContrastiveItem,
     ItemScore,
     count_right,
     read_contrastive,
+    score_items,
 )
-from wholedoc.metrics.scored import score_corpus, score_items
+from wholedoc.metrics.perplexity import score_corpus
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
 from wholedoc.training.log import read_log
-from wholedoc.training.objective import sentence_loss
+from wholedoc.training.objective import DocumentSet, document_loss, sentence_loss
 from wholedoc.training.stages import train
-from wholedoc.training.tasks import DocumentSet, document_losses
 
 TARGETS = [
     [[4, 5], [6], [7, 8, 4, 4, 5], []],
@@ -50,14 +58,16 @@ TOKENS = 4000
 
 
 @torch.inference_mode()
-def by_hand(system: System, d: int, t: int, states: torch.Tensor, target: list[int]) -> float:
+def by_hand(
+    system: TranslationSystem, d: int, t: int, states: torch.Tensor, target: list[int]
+) -> float:
     """log P of one translation in its document."""
     model, document = system.model, DOCUMENTS[d]
     src, lengths = torch.tensor([document[t]]), torch.tensor([len(document[t])])
     cells = model.source_memory(system.vectors(document)) if system.vectors else None
     summary = model.encoder(src, lengths).summary
     own = torch.tensor([t])
-    readings = model.read(summary, own, cells, states if model.target_query else None)
+    readings = read(model, summary, own, cells, states if model.target_query else None)
     return alone(model, document[t], target, readings)
 
 
@@ -76,7 +86,7 @@ def alone(
 
 
 @torch.inference_mode()
-def states_by_hand(system: System, d: int, targets: list[list[int]]) -> torch.Tensor:
+def states_by_hand(system: TranslationSystem, d: int, targets: list[list[int]]) -> torch.Tensor:
     """The last decoder state of each given translation, one by one."""
     rows = []
     for sentence, target in zip(DOCUMENTS[d], targets, strict=True):
@@ -86,7 +96,9 @@ def states_by_hand(system: System, d: int, targets: list[list[int]]) -> torch.Te
 
 
 def best_of(model: TranslationModel, sentence: list[int], config: SearchConfig) -> Hypothesis:
-    return search(model, torch.tensor([sentence]), torch.tensor([len(sentence)]), config)[0][0]
+    return search(
+        Predictor(model), torch.tensor([sentence]), torch.tensor([len(sentence)]), config
+    )[0][0]
 
 
 # Sentences
@@ -96,7 +108,8 @@ def test_the_sentence_model_scores_as_its_search_does() -> None:
     base = make_system().base
     sentences = [sentence for document in DOCUMENTS for sentence in document]
     found = [
-        search(base, torch.tensor([s]), torch.tensor([len(s)]), CONFIG)[0][0] for s in sentences
+        search(Predictor(base), torch.tensor([s]), torch.tensor([len(s)]), CONFIG)[0][0]
+        for s in sentences
     ]
     scores = score_sentences(base, sentences, [list(f.tokens) for f in found], TOKENS)
     assert scores == pytest.approx([f.log_probability for f in found], abs=1e-9)
@@ -114,7 +127,7 @@ def test_scores_are_those_of_the_loss(make_model, make_pairs) -> None:
 def test_batches_and_chunks_change_nothing(fusion: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system = make_system(fusion)
     whole = score_documents(system, DOCUMENTS, TARGETS, TOKENS)
-    monkeypatch.setattr(likelihood, "_LOGITS_AT_ONCE", 20)
+    monkeypatch.setattr(scoring, "_LOGITS_AT_ONCE", 20)
     for found, expected in zip(score_documents(system, DOCUMENTS, TARGETS, 6), whole, strict=True):
         assert found == pytest.approx(expected, abs=1e-9)
 
@@ -122,15 +135,20 @@ def test_batches_and_chunks_change_nothing(fusion: str, monkeypatch: pytest.Monk
 def test_given_states_of_what_was_generated_are_those_of_the_search() -> None:
     base = make_system().base
     sentences = [sentence for document in DOCUMENTS for sentence in document]
-    config = likelihood._GREEDY
+    config = scoring._GREEDY
     found = [
-        search(base, torch.tensor([s]), torch.tensor([len(s)]), config)[0][0] for s in sentences
+        search(Predictor(base), torch.tensor([s]), torch.tensor([len(s)]), config)[0][0]
+        for s in sentences
     ]
-    generated = generated_states(base, sentences)
+    generated = generated_states(Predictor(base), sentences)
     given = given_states(base, sentences, [list(f.tokens) for f in found], 10)
     torch.testing.assert_close(generated, torch.stack([f.last_state for f in found]))
     torch.testing.assert_close(given, generated)
-    assert given_states(base, [], [], 10).shape == generated_states(base, []).shape == (0, 6)
+    assert (
+        given_states(base, [], [], 10).shape
+        == generated_states(Predictor(base), []).shape
+        == (0, 6)
+    )
 
 
 # Documents
@@ -148,7 +166,7 @@ def test_documents_are_scored_as_the_paper_says(fusion: str, name: str, memory: 
         states = (
             states_by_hand(system, d, targets)
             if memory == "given"
-            else generated_states(system.base, document)
+            else generated_states(system.base_predictor, document)
         )
         expected = [by_hand(system, d, t, states, target) for t, target in enumerate(targets)]
         assert found[d] == pytest.approx(expected, abs=1e-9)
@@ -212,7 +230,7 @@ def test_without_given_translations_the_memory_is_generated() -> None:
     mixed: list[list[list[int]] | None] = [None, TARGETS[1], TARGETS[2], None]
     found = score_candidates(system, DOCUMENTS, mixed, candidates, TOKENS)
     for candidate, score in zip(candidates, found, strict=True):
-        states = generated_states(system.base, DOCUMENTS[candidate.document])
+        states = generated_states(system.base_predictor, DOCUMENTS[candidate.document])
         expected = by_hand(system, candidate.document, candidate.t, states, candidate.tokens)
         assert score == pytest.approx(expected, abs=1e-9)
 
@@ -270,10 +288,9 @@ def test_given_cells_are_the_gold_ones_of_training(
     data = DocumentSet(encoded, vectors.numpy(), gold.numpy())
     documents = [encoded.document_sentences(d) for d in range(encoded.documents)]
     with torch.no_grad():
-        losses = list(document_losses(translator.system.model, data, documents, 60))
-    assert len(losses) > 1
+        nats, _ = document_loss(translator.system.model, data, documents, 60)
     found = score_corpus(translator, dev(corpus))
-    assert found.log_probability == pytest.approx(-sum(loss.nats for loss in losses), rel=1e-5)
+    assert found.log_probability == pytest.approx(-nats, rel=1e-5)
     assert [len(d.log_probabilities) for d in found.documents] == [5, 5, 5]
 
 
@@ -332,9 +349,9 @@ def test_equal_documents_share_their_work(
     generated: list[int] = []
     states = scoring.generated_states
 
-    def spy(model, sentences):  # type: ignore[no-untyped-def]
+    def spy(predictor, sentences):  # type: ignore[no-untyped-def]
         generated.append(len(sentences))
-        return states(model, sentences)
+        return states(predictor, sentences)
 
     monkeypatch.setattr(scoring, "generated_states", spy)
     score_items(translator, ITEMS)
@@ -353,12 +370,35 @@ def test_a_reference_is_right_if_it_is_strictly_better() -> None:
     assert count_right(named).to_json() == {
         "items": 3,
         "right": 1,
+        "ties": 1,
         "accuracy": pytest.approx(1 / 3),
         "kinds": {
-            "a": {"items": 1, "right": 1, "accuracy": 1.0},
-            "b": {"items": 1, "right": 0, "accuracy": 0.0},
+            "a": {"items": 1, "right": 1, "ties": 0, "accuracy": 1.0},
+            "b": {"items": 1, "right": 0, "ties": 0, "accuracy": 0.0},
         },
     }
+
+
+def test_ties_are_counted_and_said() -> None:
+    """Equal but for the order in which sums were rounded, or a tie behind a better one."""
+    cases = [
+        (-1.0, (-1.0000001, -3.0)),
+        (-1.0000001, (-1.0,)),
+        (-2.0, (-2.0, -1.0)),
+        (-2.0, (-3.0,)),
+    ]
+    scores = [ItemScore(item(), *case) for case in cases]
+    assert [score.tied for score in scores] == [True, True, False, False]
+    assert [score.to_json()["tied"] for score in scores] == [True, True, False, False]
+    assert [score.right for score in scores] == [False, False, False, True]
+    assert count_right(scores).summary == [
+        "all: 25.0 % right, 1 of 4; 2 ties, counted as not right"
+    ]
+
+
+def test_translations_of_unknown_words_alone_are_ties(translator: Translator) -> None:
+    unheard = ContrastiveItem(1, ("s1 s2", "s3"), 0, "t1 north", ("t1 south",), None, "")
+    assert count_right(score_items(translator, [unheard])).whole == Accuracy(1, 0, 1, 0.0)
 
 
 GOOD = {"source": ["s1", "s2"], "sentence": 1, "reference": "t2", "alternatives": ["t1"]}
@@ -554,8 +594,8 @@ def test_a_contrastive_set(files: list[Path], translator: Translator, cli: Cli) 
     code, output, errors = cli(*arguments, "-o", "out.jsonl", "--json")
     assert (code, errors) == (0, "")
     found = json.loads(output)
-    assert list(found) == ["items", "right", "accuracy", "kinds"]
-    assert found["kinds"]["words"] == {"items": 2, "right": 1, "accuracy": 0.5}
+    assert list(found) == ["items", "right", "ties", "accuracy", "kinds"]
+    assert found["kinds"]["words"] == {"items": 2, "right": 1, "ties": 0, "accuracy": 0.5}
     items = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [i["line"] for i in items] == [1, 3, 5]
     assert [len(i["alternatives"]) for i in items] == [1, 2, 1]

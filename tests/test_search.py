@@ -16,6 +16,7 @@ from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.decoding import search as search_module
+from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import Hypothesis, beam, length_caps, search
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.translation import TranslationModel
@@ -39,7 +40,7 @@ def models(make_model) -> dict[int, TranslationModel]:
 def search_ids(
     model: TranslationModel, src: Sequence[Sequence[int]], config: SearchConfig, nbest: int = 1
 ) -> list[list[Hypothesis]]:
-    return search(model, *pad([[*sentence, EOS] for sentence in src]), config, nbest)
+    return search(Predictor(model), *pad([[*sentence, EOS] for sentence in src]), config, nbest)
 
 
 # The reference: everything that depends on a prefix comes from reading that prefix from its start.
@@ -317,13 +318,13 @@ def test_finished_sentences_leave_the_batch(
 ) -> None:
     """No more rows are computed at a step than there are sentences that may still go on."""
     rows: list[int] = []
-    predict = search_module._Walk.predict
+    predict = search_module._Frontier.predict
 
-    def counted(walk: search_module._Walk, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        rows.append(len(walk.words))
-        return predict(walk, step)
+    def counted(frontier: search_module._Frontier, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        rows.append(len(frontier.words))
+        return predict(frontier, step)
 
-    monkeypatch.setattr(search_module._Walk, "predict", counted)
+    monkeypatch.setattr(search_module._Frontier, "predict", counted)
     config = replace(GREEDY, beam=width)
     for model in models.values():
         rows.clear()

@@ -6,7 +6,7 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,19 +23,19 @@ from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.kernels import Dropout, describe, use
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.store.checkpoint import Position, load_weights
-from wholedoc.store.run import Run
+from wholedoc.store.checkpoint import Position, load_weights, read_position
+from wholedoc.store.run import Run, StageFiles
 from wholedoc.training import loop
-from wholedoc.training.distribution import World
+from wholedoc.training.data import prepare_data
+from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.log import RunLog, read_log
 from wholedoc.training.loop import (
-    StageFiles,
     Task,
     peak_rss_mb,
     tiny_numbers_as_zero,
     train_stage,
 )
-from wholedoc.training.objective import Loss, sentence_loss
+from wholedoc.training.objective import sentence_loss
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
 from wholedoc.training.stages import train
 
@@ -53,13 +53,8 @@ def run(toy: Path) -> Run:
     return train(toy_config(toy), toy / "run")
 
 
-def checkpoint_weights(run: Run) -> dict[str, Tensor]:
-    tensors = load_file(run.stage("stage1").checkpoint)
-    return {
-        name.removeprefix("weights."): value
-        for name, value in tensors.items()
-        if name.startswith("weights.")
-    }
+def weights_of(run: Run) -> dict[str, Tensor]:
+    return load_file(run.stage("stage1").best)
 
 
 def test_the_toy_is_learned(tmp_path: Path) -> None:
@@ -128,12 +123,26 @@ def test_an_update_of_gradient_descent_by_hand(
     assert (0 < clip < norm) == is_clipped
     if is_clipped:
         scale *= clip / norm
-    found = checkpoint_weights(run)
+    found = weights_of(run)
     for name, parameter in model.named_parameters():
         expected = parameter - 0.1 * scale * gradients[name]
         torch.testing.assert_close(found[name].double(), expected, rtol=1e-4, atol=1e-6)
     [epoch] = [event for event in read_log(run.directory) if event["event"] == "epoch"]
     assert epoch["words"] == words
+
+
+def test_plain_gradient_descent_has_no_memory() -> None:
+    """Two steps with one gradient go twice as far as one, and a third without any goes nowhere."""
+    weight = torch.nn.Parameter(torch.zeros(3))
+    optimiser = make_optimiser(StageConfig(optimiser="sgd", learning_rate=0.5), [weight])
+    gradient = torch.tensor([1.0, -2.0, 4.0])
+    for step in (1, 2):
+        weight.grad = gradient.clone()
+        take_step(optimiser, 1.0)
+        assert torch.equal(weight, -0.5 * step * gradient)
+    weight.grad = torch.zeros(3)
+    take_step(optimiser, 1.0)
+    assert torch.equal(weight, -gradient)
 
 
 def test_the_printed_schedule() -> None:
@@ -173,11 +182,12 @@ class ScriptedTask(Task):
     def updates(self, epoch: int) -> Sequence[int]:
         return [epoch, -epoch]
 
-    def losses(self, update: int, world: World) -> Iterator[Loss]:  # noqa: ARG002
+    def backward(self, update: int, group: ProcessGroup) -> tuple[float, int]:  # noqa: ARG002
         loss = self.model(torch.tensor([1.0, float(update)])).square().sum()
-        yield Loss(loss, loss.item(), 1)
+        loss.backward()
+        return loss.item(), 1
 
-    def dev_perplexity(self, world: World) -> float:  # noqa: ARG002
+    def dev_perplexity(self, group: ProcessGroup) -> float:  # noqa: ARG002
         self.weights.append(next(self.model.parameters()).detach().clone())
         return self.perplexities[len(self.weights) - 1]
 
@@ -185,7 +195,7 @@ class ScriptedTask(Task):
 def train_scripted(task: Task, directory: Path, config: StageConfig) -> Position:
     directory.mkdir(exist_ok=True)
     files = StageFiles(directory / "best.safetensors", directory / "checkpoint")
-    return train_stage(task, config, 1, files, RunLog(directory), World())
+    return train_stage(task, config, 1, files, RunLog(directory), ProcessGroup())
 
 
 def test_the_best_weights_are_kept(tmp_path: Path) -> None:
@@ -270,13 +280,16 @@ def test_training_says_where_mixed_precision_cannot_be_had(
 
 
 def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -> None:
-    config = toy_config(toy, "stage1.epochs=13", "stage1.patience=0")
+    config = toy_config(toy, "stage1.epochs=13", "stage1.patience=0", "samples=4")
     log = train(config, tmp_path / "run").directory / "log.jsonl"
     events = [json.loads(line) for line in log.read_text().splitlines()]
     always = {"event", "stage", "time"}
     kinds = {"kernels"}
     place = {"epoch", "updates", "seconds", "words", "peak_rss_mb"}
+    sample = {"bleu", "sentences", "source", "translation", "reference"}
+    texts = {"source", "translation", "reference"}
     fields = {
+        "sample": always | place | sample,
         "start": always | kinds | {"updates", "processes"},
         "update": always | place | {"loss", "learning_rate", "gradient_norm"},
         "epoch": always | place | {"dev_perplexity", "train_perplexity"},
@@ -285,7 +298,9 @@ def test_the_log_is_json_with_the_documented_fields(toy: Path, tmp_path: Path) -
     for event in events:
         assert event.keys() == fields[event["event"]]
         assert event["stage"] == "stage1"
-        assert all(isinstance(v, int | float) for k, v in event.items() if k not in always | kinds)
+        assert all(
+            isinstance(v, int | float) for k, v in event.items() if k not in always | kinds | texts
+        )
         assert event.get("kernels", describe()) == describe()
     epochs = [event for event in events if event["event"] == "epoch"]
     assert [event["epoch"] for event in epochs] == list(range(1, 14))
@@ -321,6 +336,38 @@ def test_a_run_holds_all_that_the_documentation_lists(run: Run) -> None:
     assert versions["torch"] == torch.__version__
 
 
+def test_a_finished_stage_keeps_its_best_weights_alone(run: Run, tmp_path: Path) -> None:
+    files = run.stage("stage1")
+    assert read_position(files.checkpoint).finished
+    assert load_file(files.checkpoint) == {}
+    assert files.checkpoint.stat().st_size < 1000
+
+
+def test_filters_that_leave_out_most_pairs_are_named(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, warned in ((1, True), (4, False)):
+        config = toy_config(toy, f"data.max_words={words}", "stage1.epochs=1")
+        prepared = Run(tmp_path / str(words))
+        with prepared.lock():
+            prepared.prepare(config)
+            prepare_data(config, prepared)
+        said = capsys.readouterr().err
+        assert (said.count("warning") == 1) == warned
+        if warned:
+            left = len(prepared.load_corpus("train"))
+            assert f"the filters left out {40 - left} of 40 sentence pairs" in said
+            assert f"{config.data.train.src}: " in said
+            assert "check data.min_sentences, data.max_words" in said
+
+
+@pytest.mark.parametrize("setting", ["data.train.src=nowhere", "data.dev.trg=nowhere"])
+def test_a_missing_file_leaves_no_run_directory(toy: Path, tmp_path: Path, setting: str) -> None:
+    with pytest.raises(UserError, match="nowhere: no such file"):
+        train(toy_config(toy, setting), tmp_path / "runs" / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_finished_run_does_nothing_and_says_so(
     toy: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,7 +393,7 @@ def test_what_does_not_touch_training_may_change(toy: Path, tmp_path: Path) -> N
     changed = toy_config(toy, one_epoch, "search.beam=7", "stage1.checkpoint_minutes=3")
     train(changed, directory)
     assert (directory / "stage1.safetensors").read_bytes() == weights
-    assert Translator.load(directory).config.beam == 7
+    assert Translator.load(directory).config.search.beam == 7
 
 
 def test_a_mistake_can_be_corrected_before_anything_is_trained(toy: Path, tmp_path: Path) -> None:
@@ -431,7 +478,7 @@ def test_mixed_precision_is_for_updates_and_learns_as_well(
     if not describe(mixed=True).endswith("mixed"):
         pytest.skip("no CPU kernels for bfloat16 on this machine")
     mixed = train(toy_config(toy, "stage1.precision=mixed"), tmp_path / "run")
-    weights, exact = checkpoint_weights(mixed), checkpoint_weights(run)
+    weights, exact = weights_of(mixed), weights_of(run)
     assert not any(torch.equal(weights[name], exact[name]) for name in weights)
     perplexities = [
         min(

@@ -2,6 +2,8 @@
 
 import copy
 import io
+import json
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,15 +15,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import wholedoc
 from wholedoc.app.lines import translate_lines
 from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import read_source_lines
-from wholedoc.corpus.vocabulary import EOS, UNK, build_vocabularies
-from wholedoc.decoding.descent import System
+from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary, build_vocabularies
+from wholedoc.decoding import descent
+from wholedoc.decoding.results import join_weights
 from wholedoc.decoding.translator import Translator
+from wholedoc.errors import UserError
+from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.lexicon import write_lexicon
+from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run
 
 Kind = Literal["word", "subword"]
@@ -66,6 +73,11 @@ ODD_LINES = {
 texts = st.lists(st.sampled_from([src for src, _ in PAIRS] + list(ODD_LINES.values())), max_size=5)
 
 
+def translator_of(model: TranslationModel, src: Vocabulary, trg: Vocabulary) -> Translator:
+    """A sentence model with given vocabularies."""
+    return Translator(TrainedModel(Config(search=SEARCH), src, trg, model))
+
+
 @pytest.fixture(scope="session")
 def translators(make_model) -> dict[str, Translator]:
     """A translator with random weights for each kind of vocabulary."""
@@ -74,7 +86,7 @@ def translators(make_model) -> dict[str, Translator]:
         config = VocabularyConfig(kind=kind, size=size, min_frequency=1)
         src, trg = build_vocabularies(DOCUMENTS, config, "en", "de")
         model = make_model(MODEL, (len(src), len(trg)), seed=2)
-        made[kind] = Translator(System(model, model), src, trg, SEARCH, {})
+        made[kind] = translator_of(model, src, trg)
     return made
 
 
@@ -87,9 +99,7 @@ def saying(make_model, translators) -> Callable[[Kind, int], Translator]:
         model = make_model(MODEL, (len(base.src_vocabulary), len(base.trg_vocabulary)), seed=3)
         with torch.no_grad():
             model.decoder.output.vocabulary.bias[token] = 60.0
-        return Translator(
-            System(model, model), base.src_vocabulary, base.trg_vocabulary, SEARCH, {}
-        )
+        return translator_of(model, base.src_vocabulary, base.trg_vocabulary)
 
     return make
 
@@ -121,14 +131,122 @@ def test_nothing_is_translated_by_nothing(translators, kind: Kind, blank: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sentence_of_2000_words(translators, kind: Kind) -> None:
-    config = replace(SEARCH, max_length_factor=0.05)
-    long = " ".join(["house", "dog", "the", "unheard"] * 500)
-    found = translators[kind].translate(["the dog .", long], config)
-    assert len(found.sentences) == 2
-    tokens = len(translators[kind].src_vocabulary.encode(long))
-    assert tokens >= 2000
-    assert found.candidates[1][0].attention.shape[1] == tokens + 1
+@pytest.mark.parametrize("space", [" ", ""])
+def test_a_very_long_sentence_is_translated_in_pieces(
+    translators, kind: Kind, space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator, most = translators[kind], 20
+    searched: list[int] = []
+    search = descent.search
+
+    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+        searched.extend(lengths.tolist())
+        return search(predictor, src, lengths, config, nbest, readings)
+
+    monkeypatch.setattr(descent, "search", spy)
+    long = space.join(["house", "dog", "the", "unheard", ",", "?"] * 80)
+    config = replace(SEARCH, sentence_tokens=2 * most, piece_tokens=most)
+    found = translator.translate(["the dog .", long, "who ?"], config, nbest=2)
+    assert max(searched) <= most + 1
+    assert [len(found.sentences), found.pieces[0], found.pieces[2]] == [3, 1, 1]
+    assert found.pieces[1] > len(long) / (10 * most)
+    assert found.sentences[0] == translator.translate(["the dog ."], config, nbest=2).sentences[0]
+    # As long as its pieces are together, each of which may have the words of its source and one.
+    joined = found.candidates[1][0]
+    assert joined.attention is None
+    assert joined.text == found.sentences[1]
+    pieces = [piece.text for piece in translator._split(long, most)]
+    alone = translator.translate(pieces, config, nbest=2).candidates
+    assert joined.log_probability == pytest.approx(sum(c[0].log_probability for c in alone))
+    words = sum(len(c[0].attention) for c in alone)
+    assert joined.score == pytest.approx(joined.log_probability / words)
+    assert joined.text.split() == " ".join(c[0].text for c in alone).split() or space == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", ["ab " * 200_000, "a" * 400_000], ids=["words", "one word"])
+def test_pieces_of_a_huge_line_are_small_and_complete(translators, kind: Kind, text: str) -> None:
+    pieces = translators[kind]._split(text, 400)
+    assert max(len(piece.tokens) for piece in pieces) <= 401
+    assert max(len(piece.text) for piece in pieces) <= 4000
+    assert "".join(piece.text + piece.separator for piece in pieces) == text
+
+
+def test_the_weights_of_pieces_are_those_of_their_sentence() -> None:
+    weights = torch.tensor(
+        [[0, 0.5, 0.2, 0.3], [0.1, 0, 0.6, 0.3], [0.2, 0.2, 0, 0.6], [1, 0, 0, 0]]
+    )
+    found = join_weights(weights, [1, 2, 1], [1, 2, 1])
+    expected = [[0, 0.7, 0.3], [0.15, 0.4, 0.45], [1, 0, 0]]
+    torch.testing.assert_close(found, torch.tensor(expected))
+    assert join_weights(weights, [1] * 4, [1] * 4) is weights
+    assert join_weights(None, [1, 2], [1, 2]) is None
+
+
+def test_lines_in_pieces_are_named_once(translators, capsys: pytest.CaptureFixture[str]) -> None:
+    config = replace(SEARCH, sentence_tokens=30, piece_tokens=10, max_length_extra=0)
+    text = f"the dog .\n\n{'house ' * 40}\n{'dog ' * 31}\n{'dog ' * 30}\n"
+    assert len(translated_lines(translators["word"], text, config)) == 5
+    said = capsys.readouterr().err
+    assert said == (
+        "translated in pieces of at most 10 tokens, as too long for one sentence: "
+        "2 of 5 lines (line 3, 4)\n"
+    )
+
+
+# What is asked for is checked.
+
+
+BAD_CALLS: dict[str, tuple[Callable[[Translator], object], str]] = {
+    "a text": (lambda t: t.translate("the dog ."), "sentences: 'the dog .': a document is a list"),
+    "texts for documents": (
+        lambda t: t.translate_documents(["abc", "def"]),
+        r"documents\[0\]: 'abc'",
+    ),
+    "a text for all": (lambda t: t.translate_documents("abc"), "documents: 'abc' is not a list of"),
+    "bytes": (lambda t: t.translate(["a", b"b"]), r"sentences\[1\]: b'b' is not a text; decode it"),
+    "a number": (lambda t: t.translate([3]), r"sentences\[0\]: 3 is not a text"),
+    "no list": (lambda t: t.translate(None), "sentences: None: a document is a list"),
+    "passes": (
+        lambda t: t.translate(["a"], passes=-1),
+        "passes = -1 is out of range",
+    ),
+    "half passes": (lambda t: t.translate(["a"], passes=0.5), "passes = 0.5 is not a whole number"),
+    "beam": (lambda t: t.translate(["a"], replace(SEARCH, beam=0)), "beam = 0 is out of range"),
+    "wide beam": (
+        lambda t: t.translate(["a"], replace(SEARCH, beam=100_000)),
+        "beam = 100000 is out of range; it must be between 1 and 100",
+    ),
+    "order": (lambda t: t.translate(["a"], replace(SEARCH, order="foo")), '"foo" is not a choice'),
+    "nbest": (lambda t: t.translate(["a"], nbest=0), "nbest = 0"),
+    "many best": (lambda t: t.translate(["a"], nbest=5000), "nbest = 5000.* between 1 and 100"),
+    "translations": (lambda t: t.score(["a"], ["b", "c"]), "2 translations are given for 1"),
+    "documents": (
+        lambda t: t.score_documents([["a"], ["b"]], [["c"]]),
+        "translations: translations of 1 documents are given for 2",
+    ),
+    "memory": (lambda t: t.score(["a"], ["b"], "gold"), "memory: 'gold' is not a choice"),
+    "a huge sentence": (lambda t: t.score(["a " * 20_000], ["b"]), "20,001 tokens; at most 10,000"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_a_wrong_argument_is_named(
+    translators, call: Callable[[Translator], object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        call(translators["word"])
+    assert caught.value.where
+    assert caught.value.fix
+
+
+def test_generators_are_documents_too(translators) -> None:
+    translator = translators["word"]
+    texts = [src for src, _ in PAIRS]
+    assert translator.translate(iter(texts)).sentences == translator.translate(texts).sentences
+    (found,) = translator.translate_documents(iter([iter(texts)]))
+    assert found.sentences == translator.translate(texts).sentences
+    assert translator.score(iter(texts), iter(texts)) == translator.score(texts, texts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -242,13 +360,14 @@ def test_copied_words_depend_on_the_attention(saying) -> None:
 
 def test_the_lexicon_translates_what_is_copied(saying) -> None:
     translator = saying("word", UNK)
-    translator.lexicon = {"zyx": "xyz", "the": "das"}
+    lexicon = {"zyx": "xyz", "the": "das"}
+    translator = Translator(replace(translator.trained, lexicon=lexicon))
     line = "zyx the wvu"
     copied, translated = (
         translator.translate([line], replace(SEARCH, replace_unknown=how)).sentences[0].split()
         for how in ("copy", "lexicon")
     )
-    assert translated == [translator.lexicon.get(word, word) for word in copied]
+    assert translated == [lexicon.get(word, word) for word in copied]
     one_word = translator.translate(["Zyx"], replace(SEARCH, replace_unknown="lexicon"))
     assert one_word.sentences == ["xyz xyz"]
 
@@ -326,6 +445,53 @@ def test_nbest_lines(translators) -> None:
         assert float(score) == pytest.approx(candidate.score, abs=1e-4)
 
 
+# As plain values, and in another process.
+
+
+def test_results_are_ready_for_json(translators) -> None:
+    translator = translators["word"]
+    document = translator.translate(["the dog .", ""], nbest=2)
+    found = json.loads(json.dumps(document.to_dict()))
+    assert found["sentences"] == document.sentences
+    assert found["history"] == document.history
+    assert (found["source_weights"], found["objective"], found["pieces"]) == (None, [], [1, 1])
+    best = document.candidates[0][0]
+    assert found["candidates"][0][0]["text"] == best.text
+    assert found["candidates"][0][0]["attention"] == best.attention.tolist()
+    scored = translator.score(["the dog ."], ["ein hund"])
+    assert json.loads(json.dumps(scored.to_dict(), allow_nan=False)) == {
+        "log_probabilities": scored.log_probabilities,
+        "words": [3],
+        "log_probability": scored.log_probability,
+        "perplexity": scored.perplexity,
+    }
+    assert translator.score([], []).to_dict()["perplexity"] is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_translator_can_be_pickled(translators, kind: Kind, int8: bool) -> None:
+    trained = translators[kind].trained
+    model = copy.deepcopy(trained.base).float()
+    made = Translator(replace(trained, base=model), int8=int8)
+    lines = [src for src, _ in PAIRS]
+    before = made.translate(lines).sentences  # the weights are prepared for search by now
+    again = pickle.loads(pickle.dumps(made))
+    assert again.translate(lines).sentences == before
+    assert again.config == made.config
+
+
+def test_the_package_offers_what_a_caller_needs() -> None:
+    names = ("ScoredDocument", "SearchConfig", "TranslatedDocument", "Translation", "Translator")
+    assert {*names, "UserError", "__version__"} == set(wholedoc.__all__)
+    assert wholedoc.UserError is UserError
+    assert wholedoc.SearchConfig is SearchConfig
+    assert wholedoc.Translator is Translator
+    assert all(getattr(wholedoc, name) for name in wholedoc.__all__)
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = wholedoc.Nothing
+
+
 # On disk.
 
 
@@ -335,26 +501,22 @@ def test_a_loaded_translator_equals_the_one_in_memory(
 ) -> None:
     base = translators[kind]
     model = copy.deepcopy(base.system.model).float()
-    made = Translator(
-        System(model, model),
-        base.src_vocabulary,
-        base.trg_vocabulary,
-        replace(BEAM, replace_unknown="lexicon"),
-        {"zyx": "xyz"},
-    )
+    config = Config(model=MODEL, search=replace(BEAM, replace_unknown="lexicon"))
+    vocabularies = base.src_vocabulary, base.trg_vocabulary
+    made = Translator(TrainedModel(config, *vocabularies, model, lexicon={"zyx": "xyz"}))
     run = Run(tmp_path / "run")
     with run.lock():
-        run.prepare(Config(model=MODEL, search=made.config))
+        run.prepare(config)
     for vocabulary, file in zip(
         (made.src_vocabulary, made.trg_vocabulary), run.vocabulary_files(), strict=True
     ):
         vocabulary.save(file)
     save_weights(run.stage("stage1").best, made.system.model)
-    write_lexicon(run.lexicon_file, made.lexicon)
+    write_lexicon(run.lexicon_file, made.trained.lexicon)
 
     loaded = Translator.load(str(run.directory))
     assert loaded.config == made.config
-    assert loaded.lexicon == made.lexicon
+    assert loaded.trained.lexicon == made.trained.lexicon
     assert not loaded.system.model.training
     lines = [*(src for src, _ in PAIRS), *ODD_LINES.values()]
     for found, expected in zip(

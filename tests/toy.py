@@ -1,12 +1,16 @@
 """A toy task for the tests of training: small enough to be learned in a second."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from wholedoc.config import Config, load_config
 from wholedoc.decoding.translator import TranslatedDocument, Translator
+from wholedoc.model.memory import DocumentContext, Readings
+from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
 from wholedoc.training import loop
 from wholedoc.training.stages import train
@@ -17,6 +21,7 @@ CONFIG = """
 seed = 7
 device = "cpu"
 share = false
+samples = 0
 
 [vocabulary]
 kind = "word"
@@ -103,6 +108,22 @@ def translate_twice(document_model: Run, sentence_model: Run) -> TranslatedDocum
     assert found.history[0] == plain.sentences
     assert len(found.sentences) == 4
     return found
+
+
+def read(
+    model: TranslationModel,
+    summaries: Tensor,
+    own: Tensor,
+    source_cells: Tensor | None,
+    last_states: Tensor | None,
+    sentences: Sequence[Sequence[int]] = (),
+    states: Tensor | None = None,
+) -> Readings:
+    """What some sentences read; with ``states`` of their own, of another document."""
+    document = DocumentContext(sentences, model.encoder.embedding, source_cells, last_states)
+    if states is not None:
+        return model.read(document, own, summaries, states, foreign=True)
+    return model.read(document, own, summaries, None if last_states is None else last_states[own])
 
 
 def stopped_training(

@@ -3,16 +3,40 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wholedoc.decoding.translator import TranslatedDocument, Translation, Translator
+    from wholedoc.config import SearchConfig
+    from wholedoc.decoding.translator import (
+        ScoredDocument,
+        TranslatedDocument,
+        Translation,
+        Translator,
+    )
+    from wholedoc.errors import UserError
 
 __version__ = "0.1.0.dev0"
-__all__ = ["TranslatedDocument", "Translation", "Translator", "__version__"]
+__all__ = [
+    "ScoredDocument",
+    "SearchConfig",
+    "TranslatedDocument",
+    "Translation",
+    "Translator",
+    "UserError",
+    "__version__",
+]
+
+_HOMES = {
+    "ScoredDocument": "wholedoc.decoding.translator",
+    "SearchConfig": "wholedoc.config",
+    "TranslatedDocument": "wholedoc.decoding.translator",
+    "Translation": "wholedoc.decoding.translator",
+    "Translator": "wholedoc.decoding.translator",
+    "UserError": "wholedoc.errors",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the translator when it is first asked for: everything below it imports this module."""
-    if name in ("TranslatedDocument", "Translation", "Translator"):
-        from wholedoc.decoding import translator
+    """Import a public name when it is first asked for: everything below imports this module."""
+    if name in _HOMES:
+        from importlib import import_module
 
-        return getattr(translator, name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'wholedoc' has no attribute {name!r}")

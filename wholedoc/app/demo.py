@@ -15,8 +15,8 @@ from wholedoc.config import Config, load_config
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.decoding.translator import Translator
-from wholedoc.metrics.metrics import Score, corpus_bleu
 from wholedoc.metrics.phenomena import Phenomena, measure, read_key
+from wholedoc.metrics.scores import Score, corpus_bleu
 from wholedoc.progress import say
 from wholedoc.synthetic import KINDS, KeyItem, SynthConfig, build_language, write_synth
 from wholedoc.training.stages import train

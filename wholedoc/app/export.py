@@ -10,30 +10,30 @@ import wholedoc
 from wholedoc.errors import UserError
 from wholedoc.files import name_file, write_atomically
 from wholedoc.store.checkpoint import save_compact
-from wholedoc.store.learn_shortlist import learn_shortlist, write_shortlist
+from wholedoc.store.model import load_model
 from wholedoc.store.run import Run, format_toml, language_stage
+from wholedoc.store.shortlist import learn_shortlist, write_shortlist
 
 
 def export_model(model: Path, out: Path, translations: int, frequent: int) -> None:
     """Write a model for serving: weights in 8 bits, vocabularies, configuration, shortlist.
 
-    For the last two arguments see :func:`wholedoc.store.learn_shortlist.learn_shortlist`. ``out``
+    For the last two arguments see :func:`wholedoc.store.shortlist.learn_shortlist`. ``out``
     appears when it is complete.
     """
     run = Run(model)
-    config = run.load_config()
     _check(run, out)
-    system = run.load_system()
-    sizes = [len(vocabulary) for vocabulary in run.load_vocabularies()]
+    trained = load_model(model)
+    sizes = len(trained.src_vocabulary), len(trained.trg_vocabulary)
     corpus = run.load_corpus("stage1" if run.data("stage1").exists() else "train")
-    shortlist = learn_shortlist(corpus, (sizes[0], sizes[1]), translations, frequent)
+    shortlist = learn_shortlist(corpus, sizes, translations, frequent)
     with _complete_directory(out) as directory:
         made = Run(directory)
-        save_compact(made.stage("stage1").best, system.base)
-        if system.model is not system.base:
-            save_compact(made.stage("stage2").best, system.model)
-        if system.vectors is not None:
-            for direction, language_model in system.vectors.models.items():
+        save_compact(made.stage("stage1").best, trained.base)
+        if trained.document is not None:
+            save_compact(made.stage("stage2").best, trained.document)
+        if trained.vectors is not None:
+            for direction, language_model in trained.vectors.models.items():
                 save_compact(made.stage(language_stage(direction)).best, language_model)
         write_shortlist(made.shortlist_file, shortlist)
         for file in (*run.vocabulary_files(), run.lexicon_file):
@@ -41,7 +41,7 @@ def export_model(model: Path, out: Path, translations: int, frequent: int) -> No
                 shutil.copyfile(file, directory / file.name)
         made_by = {"wholedoc": wholedoc.__version__, "format": 1}
         write_atomically(made.export_file, json.dumps(made_by) + "\n")
-        write_atomically(made.config_file, format_toml(config.to_dict()))
+        write_atomically(made.config_file, format_toml(trained.config.to_dict()))
 
 
 def _check(run: Run, out: Path) -> None:
@@ -51,12 +51,6 @@ def _check(run: Run, out: Path) -> None:
             "is an export already",
             where=str(run.directory),
             fix="copy it, or export the run that it was made from",
-        )
-    if run.load_config().model.reads_document and not run.stage("stage2").best.exists():
-        raise UserError(
-            "holds no trained document model yet",
-            where=str(run.directory),
-            fix="let `wholedoc train` finish the first epoch of its last stage",
         )
     if out.exists():
         raise UserError("exists already", where=str(out), fix="choose another place, or remove it")

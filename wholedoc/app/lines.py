@@ -36,6 +36,7 @@ def translate_lines(
     document, whole, with its translations.
     """
     written = 0
+    in_pieces: list[int] = []
     rounds = 1 + config.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
         groups = _groups(source.documents, translator.reads_documents or keep is not None)
@@ -52,10 +53,22 @@ def translate_lines(
             if keep is not None:
                 for document, result in zip(group, translated, strict=True):
                     keep(document, result)
+            in_pieces += [
+                sentence.index + 1
+                for document, result in zip(group, translated, strict=True)
+                for sentence, pieces in zip(document.sentences, result.pieces, strict=True)
+                if pieces > 1
+            ]
             end = max(lines) + 1
             write_lines(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
             written = end
         write_lines(output, source.lines[written:])
+    if in_pieces:
+        some = ", ".join(map(str, in_pieces[:5])) + (" …" if len(in_pieces) > 5 else "")
+        say(
+            f"translated in pieces of at most {config.piece_tokens} tokens, as too long for one "
+            f"sentence: {len(in_pieces):,} of {len(source.lines):,} lines (line {some})"
+        )
 
 
 @contextmanager
@@ -78,9 +91,11 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = partial.open("w", encoding="utf-8", newline="\n")
     try:
-        with stream:
+        try:
             yield stream
-            os.fsync(stream.fileno())
+        finally:
+            with _named_error(path), stream:
+                os.fsync(stream.fileno())
     except BaseException:
         if partial.stat().st_size:
             say(f"{partial}: kept what was finished; {path.name} is as it was")

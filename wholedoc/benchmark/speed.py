@@ -16,15 +16,17 @@ from torch import nn
 from wholedoc.benchmark.workload import Material
 from wholedoc.config import FusionName, SearchConfig, StageConfig
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.decoding.descent import System, translate_documents
+from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.kernels import ExactProduct, describe, use
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.learn_shortlist import learn_shortlist
-from wholedoc.training.distribution import World
+from wholedoc.store.shortlist import learn_shortlist
+from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.loop import Task, add_gradients
+from wholedoc.training.objective import DocumentSet
 from wholedoc.training.optimisation import make_optimiser, take_step
-from wholedoc.training.tasks import DocumentSet, DocumentTask, Sets, Stage, translation_task
+from wholedoc.training.tasks import DocumentTask, Sets, Stage, translation_task
 
 FORMULA = (
     "6 · (source words · weights of encoder and attention keys + target words · weights of decoder "
@@ -144,7 +146,7 @@ class TrainingContender:
         start = time.process_time()
         self.optimiser.zero_grad()
         with use("torch") if self.by_torch else nullcontext():
-            add_gradients(self.task, update, World(), self.config)
+            add_gradients(self.task, update, ProcessGroup(), self.config)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch.nn.utils.get_total_norm(gradients).item()
         take_step(self.optimiser, 1e-3)  # any rate: it is the time that counts
@@ -202,7 +204,7 @@ def document_contender(material: Material, fusion: FusionName) -> TrainingConten
 class SearchContender:
     """A way to translate some documents, and the cost of each of its turns."""
 
-    system: System
+    system: TranslationSystem
     documents: list[list[list[int]]]
     config: SearchConfig
     seconds: list[float] = field(default_factory=list)
@@ -230,7 +232,8 @@ class SearchContender:
 def search_contenders(material: Material, sentences: int) -> dict[str, SearchContender]:
     """Ways to search with the sentence model."""
     model = material.model(material.config.model.without_context(), material.config.stage1).eval()
-    exact, compact = System(model, model), System(model, model, int8=True)
+    exact = TranslationSystem(model, model)
+    compact = replace(exact, int8=True)
     fast = replace(compact, shortlist=learn_shortlist(material.corpus, material.sizes, 20, 200))
     beam5 = replace(material.search, beam=5)
     documents = [material.source(sentences)]
@@ -248,7 +251,7 @@ def length_contenders(material: Material, sentences: int) -> dict[int, SearchCon
     config = replace(material.config.model, context="none", memory="both", fusion="context")
     base = material.model(config.without_context(), material.config.stage1).eval()
     model = material.model(config, material.config.stage2).eval()
-    system = System(model, base, SentenceVectors(material.sizes[0], config))
+    system = TranslationSystem(model, base, SentenceVectors(material.sizes[0], config))
     greedy, source = replace(material.search, beam=1, passes=1), material.source(sentences)
     return {
         size: SearchContender(

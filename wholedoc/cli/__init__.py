@@ -1,9 +1,9 @@
 """The command line: ``wholedoc COMMAND``. Results on standard output, all else on standard error.
 
 Exit codes: 0 done; 2 the user's input is at fault (one line says what, where, what to do);
-130 interrupted; 1 anything else. ``WHOLEDOC_TRACEBACK=1`` shows where in the code an error arose.
-A command imports what it needs when it runs, after its arguments were checked, so that ``--help``
-and a wrong path do not wait for torch.
+130 interrupted, 143 or 129 ended by SIGTERM or SIGHUP; 1 anything else. ``WHOLEDOC_TRACEBACK=1``
+shows where in the code an error arose. A command imports what it needs when it runs, after its
+arguments were checked, so that ``--help`` and a wrong path do not wait for torch.
 """
 
 import io

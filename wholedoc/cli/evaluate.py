@@ -3,6 +3,7 @@ speed."""
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,7 @@ from wholedoc.progress import say
 
 if TYPE_CHECKING:
     from wholedoc.metrics.context_use import ContextUse
-    from wholedoc.metrics.scored import ScoredCorpus
+    from wholedoc.metrics.perplexity import ScoredCorpus
     from wholedoc.model.size import Size
 
 
@@ -47,25 +48,35 @@ def evaluate(
     ] = "",
     lang: Annotated[str, typer.Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
     src_lang: Annotated[str, typer.Option(help="Source language: lemmas, pronouns.")] = "",
-    trials: Annotated[int, typer.Option(help="Draws of each paired test.", min=1)] = 10_000,
+    trials: Annotated[
+        int, typer.Option(help="Draws of each paired test, at most 100,000.", min=1)
+    ] = 10_000,
     seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
     without: Annotated[
         list[str] | None,
         typer.Option(metavar="METRIC", help="Leave it out: ter and meteor take longest."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also a file of the same tables: .html .md .csv .tex")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """BLEU, chrF, TER, METEOR, consistency and more; paired tests against a baseline."""
-    from wholedoc.metrics.comparison import compare
-    from wholedoc.metrics.evaluate import print_comparison, read_evaluation
+    from wholedoc.metrics import evaluation
 
-    data, systems = read_evaluation(ref, outputs, src, doc, (src_lang, lang))
-    comparison = compare(data, systems, baseline, trials, seed, without or [])
+    if out:
+        evaluation.check_format(out)
+        files = [output.partition("=")[2] for output in outputs]
+        check_output(out, [ref, src, doc, *files], "--out")
+    data, systems = evaluation.read_evaluation(ref, outputs, src, doc, (src_lang, lang))
+    comparison = evaluation.compare(data, systems, baseline, trials, seed, without or [])
+    if out:
+        evaluation.write_comparison(comparison, out)
     if as_json:
         print_json(comparison.to_json())
     else:
         with name_standard_output():
-            print_comparison(comparison)
+            print(evaluation.format_comparison(comparison, shutil.get_terminal_size().columns))
 
 
 def score(
@@ -111,7 +122,9 @@ def score(
         corpus = read_corpus(CorpusFiles(src, trg, doc), data.src_language, data.trg_language)
 
     from wholedoc.decoding.translator import Translator
-    from wholedoc.metrics.scored import score_context_use, score_corpus, score_items
+    from wholedoc.metrics.context_use import score_context_use
+    from wholedoc.metrics.contrastive import score_items
+    from wholedoc.metrics.perplexity import score_corpus
 
     translator = Translator.load(model)
     if sentence_model:
@@ -125,7 +138,7 @@ def score(
     else:
         measure = score_context_use if context_use else score_corpus
         measured = measure(translator, corpus, target_memory)
-        lines = [f"{log_probability:.6f}" for log_probability in measured.sentences]
+        lines = [f"{log_probability:.6f}" for log_probability in measured.log_probabilities]
         found = measured
     prints_summary = corpus is None or context_use
     if output or not (as_json or prints_summary):

@@ -1,6 +1,7 @@
 """Commands that make models: ``train``, ``export``, ``experiment`` and ``demo``."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,19 +16,30 @@ from wholedoc.cli.options import (
 )
 from wholedoc.config import load_config, load_model_config, shipped_configs, shipped_experiments
 from wholedoc.corpus.readers import Inputs
+from wholedoc.errors import UserError
 from wholedoc.progress import say
 
 
 def train(
-    config: ConfigArgument,
+    config: ConfigArgument = "",
     settings: Settings = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="Run directory.", show_default="runs/CONFIG")
     ] = None,
 ) -> None:
-    """Train a model, all stages in order; run again, it resumes where it stopped."""
-    chosen = load_config(config, settings or [])
+    """Train a model, all stages in order; run again, it resumes where it stopped.
+
+    A run that was begun is resumed by `train --run DIR` alone.
+    """
     directory = run or Path("runs") / Path(config).stem
+    own = directory / "config.toml"
+    if not config and (run is None or not own.exists()):
+        raise UserError(
+            "no configuration is given" if run is None else "there is no run to resume here",
+            where="train" if run is None else str(run),
+            fix="name a TOML file or a shipped configuration: wholedoc train CONFIG [--run DIR]",
+        )
+    chosen = load_config(config or own, settings or [])
     if not (directory / "config.toml").exists():  # a run that was begun has what it needs
         for files in (chosen.data.train, chosen.data.dev, chosen.data.extra):
             if files.src:
@@ -39,10 +51,10 @@ def train(
 
     try:
         train_stages(chosen, directory)
-    except Stopped:
+    except Stopped as stopped:
         if is_leader():
-            say(f"stopped and saved; the same command resumes: {directory}")
-        raise typer.Exit(1) from None
+            say(f"stopped and saved; resume with: wholedoc train --run {directory}")
+        sys.exit(stopped.exit_code)
     if is_leader():
         with name_standard_output():
             print(directory)
@@ -93,8 +105,7 @@ def experiment(
 
     chosen = load_experiment(file, out)
 
-    from wholedoc.experiment.page import write_reports
-    from wholedoc.experiment.report import build_report
+    from wholedoc.experiment.report import build_report, write_reports
     from wholedoc.experiment.results import load_results
     from wholedoc.experiment.runner import run_experiment
 
@@ -102,7 +113,7 @@ def experiment(
         failed = run_experiment(chosen, jobs or min(2, os.cpu_count() or 1))
     except KeyboardInterrupt:
         say(f"stopped and saved; the same command resumes: {chosen.out}")
-        raise typer.Exit(130) from None
+        sys.exit(130)
     say("writing the report")
     report = build_report(load_results(chosen))
     files = write_reports(report, chosen.out)

@@ -95,7 +95,7 @@ def translate(
     from wholedoc.decoding.translator import Translator
 
     translator = Translator.load(model, int8=int8)
-    if given.get("replace_unknown") == "lexicon" and not translator.lexicon:
+    if given.get("replace_unknown") == "lexicon" and not translator.trained.lexicon:
         raise UserError(
             f"{model} has no lexicon", where="--replace-unknown", fix="use copy instead of lexicon"
         )

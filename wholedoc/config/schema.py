@@ -23,6 +23,7 @@ class Interval:
 
 
 Count = Annotated[int, Interval(1)]
+BeamWidth = Annotated[int, Interval(1, 100)]
 CountOrZero = Annotated[int, Interval(0)]
 Positive = Annotated[float, Interval(1e-12)]
 NotNegative = Annotated[float, Interval(0)]
@@ -197,7 +198,7 @@ class DocumentStageConfig(StageConfig):
 class SearchConfig:
     """Defaults of translation, kept with the model."""
 
-    beam: Count = 5
+    beam: BeamWidth = 5
     """Hypotheses followed at once; 1 is greedy search."""
     length_penalty: NotNegative = 1.0
     """A hypothesis is ranked by log P / words**length_penalty; 0 ranks by log P."""
@@ -216,6 +217,10 @@ class SearchConfig:
     """... plus this many ..."""
     max_length: Count = 1000
     """... and never more than this."""
+    sentence_tokens: Count = 400
+    """Source sentences of more tokens than this are translated in pieces ..."""
+    piece_tokens: Count = 100
+    """... of at most this many."""
     batch_tokens: Count = 8000
     """Source positions times beam that are searched at once."""
     replace_unknown: UnknownWords = "none"
@@ -232,6 +237,8 @@ class Config:
     """Where tensors live; ``auto`` takes CUDA if there is any."""
     share: bool = True
     """Reuse finished stages of the runs in the same folder, where they are the same."""
+    samples: CountOrZero = 32
+    """Dev sentences translated after each epoch of stages 1 and 2, for BLEU and a look; 0: none."""
     tensorboard: bool = False
     """Write the figures of the log for TensorBoard too."""
     data: DataConfig = field(default_factory=DataConfig)

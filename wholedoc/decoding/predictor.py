@@ -7,18 +7,19 @@ averaged by attention, once for all steps.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from wholedoc.kernels import ExactProduct, Product, doubled_exp
+from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp, round_weights
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
+from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.shortlist import Shortlist
@@ -189,3 +190,56 @@ def _beside(
     """A layer's recurrent gates, and beside them its part of the attention's query."""
     weight = torch.cat((recurrent.weight.detach(), query))
     return product(weight, pad(recurrent.bias.detach(), (0, len(query))))
+
+
+@dataclass(frozen=True)
+class TranslationSystem:
+    """The models that translate documents together, each prepared for search once."""
+
+    model: TranslationModel
+    """The document model; the sentence model itself where there is none."""
+    base: TranslationModel
+    """The sentence model, which makes the first translations."""
+    vectors: SentenceVectors | None = None
+    """What the source memory is made from."""
+
+    int8: bool = False
+    """Whether search multiplies in 8 bits, where this computer can."""
+    shortlist: Shortlist | None = None
+    """The words that search may produce; any, without one."""
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether a translation depends on the other sentences of its document."""
+        return self.model is not self.base
+
+    @property
+    def device(self) -> torch.device:
+        """Where the models are."""
+        return next(self.base.parameters()).device
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The document model, prepared for search when it is first asked for."""
+        return self._prepare(self.model) if self.reads_documents else self.base_predictor
+
+    @cached_property
+    def base_predictor(self) -> Predictor:
+        """The sentence model, likewise."""
+        return self._prepare(self.base)
+
+    def _prepare(self, model: TranslationModel) -> Predictor:
+        in_8_bits = self.int8 and EightBitProduct.works_on(self.device)
+        return Predictor(model, EightBitProduct if in_8_bits else ExactProduct, self.shortlist)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the weights, not what was prepared from them."""
+        prepared = ("predictor", "base_predictor")
+        return {name: value for name, value in vars(self).items() if name not in prepared}
+
+    def compacted(self) -> "TranslationSystem":
+        """The same models with weights and products in 8 bits; the weights are changed in place."""
+        for module in (self.model, self.base, self.vectors):
+            if module is not None:
+                round_weights(module)
+        return replace(self, int8=True)

@@ -1,4 +1,4 @@
-"""Scoring: log P(y_t | x_t, y_-t, x_-t) of given translations of documents."""
+"""Given translations: how probable they are, sentence by sentence or given their documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from wholedoc.config import ScoringMemory
-from wholedoc.decoding.descent import Descent, DocumentReader, System, exchange_memories
-from wholedoc.decoding.likelihood import (
+from wholedoc.config import ScoringMemory, SearchConfig
+from wholedoc.corpus.batches import Indices, in_order, length_batches, pad
+from wholedoc.corpus.vocabulary import BOS, EOS
+from wholedoc.decoding.document import (
+    DocumentTranslation,
     Progress,
     Sentence,
-    generated_states,
-    given_states,
-    score_sentences,
+    shuffle_memories,
 )
+from wholedoc.decoding.predictor import Predictor, TranslationSystem
+from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
-from wholedoc.model.memory import Readings
+from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
+
+# Logits that exist at once: 16 MiB, whatever the batch and vocabulary.
+_LOGITS_AT_ONCE = 4 * 2**20
+# How the cells of the target memory are made for training, whatever a model's search is set to.
+_GREEDY = SearchConfig(beam=1)
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,100 @@ class ContextScores:
 
 
 @torch.inference_mode()
+def score_sentences(
+    model: TranslationModel,
+    sentences: Sequence[Sentence],
+    translations: Sequence[Sentence],
+    batch_tokens: int,
+    readings: Sequence[Readings] = (),
+    progress: Progress | None = None,
+) -> list[float]:
+    """log P(y_t | x_t, c_src, c_trg) of each translation, ``</s>`` included.
+
+    Sources end with ``</s>``, translations do not. ``readings`` are those of the sentences in
+    order, in any number of parts; without any, the model reads nothing.
+    """
+    device = next(model.parameters()).device
+
+    def run(chosen: list[int]) -> list[float]:
+        src, src_lengths = pad([sentences[i] for i in chosen])
+        trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
+        trg_out, _ = pad([[*translations[i], EOS] for i in chosen])
+        rows = torch.tensor(chosen, device=device)
+        read = gather_readings(readings, rows) if readings else None
+        decoded = model(src.to(device), src_lengths.to(device), trg_in.to(device), read)
+        of_sentence = decoded.packing.rows
+        features = decoded.packed_features
+        words = trg_out.to(device)[of_sentence, decoded.packing.places]
+        scores = torch.zeros(len(chosen), dtype=torch.float64, device=device)
+        step = max(1, _LOGITS_AT_ONCE // model.decoder.output.vocabulary.out_features)
+        for start in range(0, len(words), step):
+            part = slice(start, start + step)
+            added = None if decoded.logits is None else decoded.logits[of_sentence[part]]
+            every = model.decoder.log_probabilities(features[part], added)
+            found = every.gather(-1, words[part, None])[:, 0]
+            scores.index_add_(0, of_sentence[part], found.double())
+        if progress is not None:
+            progress(len(chosen), len(words))
+        return scores.tolist()
+
+    return in_order(range(len(sentences)), _batches(sentences, translations, batch_tokens), run)
+
+
+@torch.inference_mode()
+def given_states(
+    model: TranslationModel,
+    sentences: Sequence[Sentence],
+    translations: Sequence[Sentence],
+    batch_tokens: int,
+) -> Float[Tensor, "sent hidden"]:
+    """Last decoder states of given translations, read by the sentence model."""
+    device = next(model.parameters()).device
+
+    def run(chosen: list[int]) -> list[Tensor]:
+        src, src_lengths = pad([sentences[i] for i in chosen])
+        trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
+        decoded = model(src.to(device), src_lengths.to(device), trg_in.to(device))
+        packing = decoded.packing
+        return list(decoded.packed_states[packing.ends[packing.order.argsort()]])
+
+    batches = _batches(sentences, translations, batch_tokens)
+    return _stack(model, in_order(range(len(sentences)), batches, run))
+
+
+@torch.inference_mode()
+def generated_states(
+    predictor: Predictor, sentences: Sequence[Sentence]
+) -> Float[Tensor, "sent hidden"]:
+    """Last decoder states of the sentence model's own translations, greedily searched."""
+    device = predictor.words.device
+
+    def run(chosen: list[Sentence]) -> list[Tensor]:
+        src, lengths = pad(chosen)
+        found = search(predictor, src.to(device), lengths.to(device), _GREEDY)
+        return [hypotheses[0].last_state for hypotheses in found]
+
+    batches = length_batches([len(s) for s in sentences], _GREEDY.batch_tokens)
+    return _stack(predictor.model, in_order(sentences, batches, run))
+
+
+def _batches(
+    sentences: Sequence[Sentence], translations: Sequence[Sentence], tokens: int
+) -> list[Indices]:
+    pairs = zip(sentences, translations, strict=True)
+    return length_batches([max(len(src), len(trg) + 1) for src, trg in pairs], tokens)
+
+
+def _stack(model: TranslationModel, states: Sequence[Tensor]) -> Float[Tensor, "sent hidden"]:
+    """One row per state, of which there may be none."""
+    if not states:
+        return model.decoder.embedding.weight.new_empty(0, model.decoder.upper.state.in_features)
+    return torch.stack(list(states))
+
+
+@torch.inference_mode()
 def score_documents(
-    system: System,
+    system: TranslationSystem,
     documents: Sequence[Sequence[Sentence]],
     translations: Sequence[Sequence[Sentence]],
     batch_tokens: int,
@@ -66,12 +165,9 @@ def score_documents(
     that the sentence model generates. Sources end with ``</s>``, translations do not.
     """
     readings: list[Readings] = []
-    if system.model is not system.base:
+    if system.reads_documents:
         known = translations if memory == "given" else [None] * len(documents)
-        reader = DocumentReader(system, batch_tokens)
-        walks = [Descent(document) for document in documents]
-        cells = _target_cells(system, documents, known, batch_tokens)
-        readings = [reader.read(walk, states) for walk, states in zip(walks, cells, strict=True)]
+        readings = [d.read() for d in _open_documents(system, documents, known, batch_tokens)]
     sentences = [sentence for document in documents for sentence in document]
     targets = [tokens for document in translations for tokens in document]
     scores = iter(score_sentences(system.model, sentences, targets, batch_tokens, readings))
@@ -80,7 +176,7 @@ def score_documents(
 
 @torch.inference_mode()
 def score_context(
-    system: System,
+    system: TranslationSystem,
     documents: Sequence[Sequence[Sentence]],
     translations: Sequence[Sequence[Sentence]],
     batch_tokens: int,
@@ -91,18 +187,19 @@ def score_context(
 
     The other document is the one before, as in translating with shuffled memory.
     """
-    if system.model is system.base:
+    if not system.reads_documents:
         raise UserError(
             "this model reads no document",
             where="use of context",
             fix="choose a model that was trained with a memory or a local context",
         )
-    walks = [Descent(document) for document in documents]
     known = translations if memory == "given" else [None] * len(documents)
-    cells = _target_cells(system, documents, known, batch_tokens)
-    reader = DocumentReader(system, batch_tokens)
-    own = [reader.read(walk, states) for walk, states in zip(walks, cells, strict=True)]
-    shuffled = _read_others(system, reader, walks, cells)
+    opened = _open_documents(system, documents, known, batch_tokens)
+    own = [document.read() for document in opened]
+    shuffled: list[Readings] = []
+    if sum(map(bool, documents)) > 1:  # there is another document
+        shuffle_memories(system, opened)
+        shuffled = [document.read() for document in opened]
     sentences = [sentence for document in documents for sentence in document]
     targets = [tokens for document in translations for tokens in document]
 
@@ -128,25 +225,9 @@ def score_context(
     ]
 
 
-def _read_others(
-    system: System, reader: DocumentReader, walks: Sequence[Descent], cells: list[Tensor | None]
-) -> list[Readings]:
-    """What each document reads of another one's memory; nothing where there is only one."""
-    if sum(bool(walk.sentences) for walk in walks) < 2:
-        return []
-    others = exchange_memories(system, walks)
-    states = {id(walk): found for walk, found in zip(walks, cells, strict=True)}
-    return [
-        reader.read_other(walk, states[id(walk)], other, states[id(other)])
-        if (other := others.get(id(walk)))
-        else Readings()
-        for walk in walks
-    ]
-
-
 @torch.inference_mode()
 def score_candidates(
-    system: System,
+    system: TranslationSystem,
     documents: Sequence[Sequence[Sentence]],
     translations: Sequence[Sequence[Sentence] | None],
     candidates: Sequence[Candidate],
@@ -161,44 +242,37 @@ def score_candidates(
     sentences = [documents[c.document][c.t] for c in candidates]
     targets = [c.tokens for c in candidates]
     readings: list[Readings] = []
-    if system.model is not system.base:
-        reader = DocumentReader(system, batch_tokens)
-        walks = [Descent(document) for document in documents]
-        cells = _target_cells(system, documents, translations, batch_tokens)
-        known = [i for i, c in enumerate(candidates) if translations[c.document] is not None]
-        own = given_states(
-            system.base, [sentences[i] for i in known], [targets[i] for i in known], batch_tokens
-        )
-        own_states = dict(zip(known, own, strict=True))
-        for i, candidate in enumerate(candidates):
-            states = cells[candidate.document]
-            if states is not None and i in own_states:
-                states = states.clone()
-                states[candidate.t] = own_states[i]
-            readings.append(reader.read(walks[candidate.document], states, candidate.t))
+    if system.reads_documents:
+        opened = _open_documents(system, documents, translations, batch_tokens)
+        own: dict[int, Tensor] = {}
+        if system.model.reads_translations:
+            given = [i for i, c in enumerate(candidates) if translations[c.document] is not None]
+            pairs = [sentences[i] for i in given], [targets[i] for i in given]
+            own = dict(zip(given, given_states(system.base, *pairs, batch_tokens), strict=True))
+        readings = [opened[c.document].read(c.t, own.get(i)) for i, c in enumerate(candidates)]
     return score_sentences(system.model, sentences, targets, batch_tokens, readings)
 
 
-def _target_cells(
-    system: System,
+def _open_documents(
+    system: TranslationSystem,
     documents: Sequence[Sequence[Sentence]],
     translations: Sequence[Sequence[Sentence] | None],
     batch_tokens: int,
-) -> list[Tensor | None]:
-    """The cells of each document's target memory: of its translations, or of generated ones."""
-    cells: list[Tensor | None] = [None] * len(documents)
+) -> list[DocumentTranslation]:
+    """Documents whose target memory is made of their translations, or of generated ones."""
+    opened = [DocumentTranslation(system, document, batch_tokens) for document in documents]
     if not system.model.reads_translations:
-        return cells
+        return opened
     given = [d for d, known in enumerate(translations) if known is not None]
     others = [d for d, known in enumerate(translations) if known is None]
     sources = [[s for d in chosen for s in documents[d]] for chosen in (given, others)]
     targets = [tokens for known in translations if known is not None for tokens in known]
     states = (
         given_states(system.base, sources[0], targets, batch_tokens),
-        generated_states(system.base, sources[1]),
+        generated_states(system.base_predictor, sources[1]),
     )
     for chosen, found in zip((given, others), states, strict=True):
         parts = torch.split(found, [len(documents[d]) for d in chosen])
         for d, part in zip(chosen, parts, strict=True):
-            cells[d] = part
-    return cells
+            opened[d].last_states = part
+    return opened

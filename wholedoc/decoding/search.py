@@ -18,7 +18,6 @@ from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
 from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
-from wholedoc.model.translation import TranslationModel
 
 # A batch is made smaller when this part of its sentences has ended: each time costs a copy.
 _ENDED_SHARE = 0.1
@@ -55,19 +54,6 @@ def length_caps(src_lengths: Sequence[int], config: SearchConfig) -> list[int]:
 
 @torch.inference_mode()
 def search(
-    model: TranslationModel,
-    src: Int[Tensor, "sent src_word"],
-    src_lengths: Int[Tensor, " sent"],
-    config: SearchConfig,
-    nbest: int = 1,
-    readings: Readings | None = None,
-) -> list[list[Hypothesis]]:
-    """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
-    return search_with(Predictor(model), src, src_lengths, config, nbest, readings)
-
-
-@torch.inference_mode()
-def search_with(
     predictor: Predictor,
     src: Int[Tensor, "sent src_word"],
     src_lengths: Int[Tensor, " sent"],
@@ -75,21 +61,21 @@ def search_with(
     nbest: int = 1,
     readings: Readings | None = None,
 ) -> list[list[Hypothesis]]:
-    """What :func:`search` does, with a model that is prepared already."""
+    """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
     lengths = src_lengths.tolist()
     caps = length_caps(lengths, config)
     state, sentences = predictor.start(src, src_lengths, readings)
     trace = _Trace(lengths, nbest, config.length_penalty)
-    walk = _Walk(predictor, state, sentences, caps)
+    frontier = _Frontier(predictor, state, sentences, caps)
     if config.beam == 1 and nbest == 1:
-        greedy(walk, trace)
+        greedy(frontier, trace)
     else:
-        beam(walk, trace, max(config.beam, nbest))
+        beam(frontier, trace, max(config.beam, nbest))
     return trace.hypotheses()
 
 
 @dataclass
-class _Walk:
+class _Frontier:
     """Where a search stands: the sentences that are still searched, and the states of their rows.
 
     A sentence that has ended may stay for some steps, its rows worth nothing.
@@ -149,64 +135,64 @@ class _Walk:
         self.live, self.cap = self.live[stay], self.cap[stay]
 
 
-def greedy(walk: _Walk, trace: "_Trace") -> None:
+def greedy(frontier: _Frontier, trace: "_Trace") -> None:
     """The most probable word at each step; sentences leave the batch when they end."""
-    scores = torch.zeros(len(walk.live), device=walk.live.device)
-    for step in range(max(walk.caps) + 1):
-        logits, total, weights = walk.predict(step)
+    scores = torch.zeros(len(frontier.live), device=frontier.live.device)
+    for step in range(max(frontier.caps) + 1):
+        logits, total, weights = frontier.predict(step)
         best, chosen = logits.max(dim=-1)
         scores = scores + (best - total)
         trace.record(weights)
         ended = chosen == EOS
         going = ~ended
         rows = ended.nonzero()[:, 0]
-        trace.finish(walk.live[rows], rows, scores[rows], walk.state.upper)
+        trace.finish(frontier.live[rows], rows, scores[rows], frontier.state.upper)
         rows = going.nonzero()[:, 0]
         if len(rows) == 0:
             break
         if len(rows) < len(going):
-            walk.drop(rows)
+            frontier.drop(rows)
             scores, chosen = scores[rows], chosen[rows]
-        walk.go_on(rows, chosen)
-        trace.extend(walk.words, rows)
+        frontier.go_on(rows, chosen)
+        trace.extend(frontier.words, rows)
 
 
-def beam(walk: _Walk, trace: "_Trace", width: int) -> None:
+def beam(frontier: _Frontier, trace: "_Trace", width: int) -> None:
     """Beam search; a sentence ends when it has as many finished hypotheses as the beam is wide.
 
     Of the 2·beam best continuations at most beam end, so beam of them always go on.
     """
-    device = walk.live.device
-    walk.widen(width)
-    finished = torch.zeros(len(walk.live), dtype=torch.long, device=device)
-    scores = torch.full((len(walk.live), width), -math.inf, device=device)
+    device = frontier.live.device
+    frontier.widen(width)
+    finished = torch.zeros(len(frontier.live), dtype=torch.long, device=device)
+    scores = torch.full((len(frontier.live), width), -math.inf, device=device)
     scores[:, 0] = 0.0
     ranks = torch.arange(2 * width, device=device)
-    for step in range(max(walk.caps) + 1):
-        logits, total, weights = walk.predict(step)
+    for step in range(max(frontier.caps) + 1):
+        logits, total, weights = frontier.predict(step)
         best, parents, chosen = _best(logits, scores - total.view_as(scores), 2 * width)
         ends = (chosen == EOS) & torch.isfinite(best)
         counted = ends & (ranks < width)
         trace.record(weights)
         if counted.any():
-            sentences = walk.live[counted.nonzero()[:, 0]]
-            trace.finish(sentences, parents[counted], best[counted], walk.state.upper)
+            sentences = frontier.live[counted.nonzero()[:, 0]]
+            trace.finish(sentences, parents[counted], best[counted], frontier.state.upper)
             finished = finished + counted.sum(dim=-1)
-        going = (finished < width) & (walk.cap > step)
+        going = (finished < width) & (frontier.cap > step)
         stay = going.nonzero()[:, 0]
         if len(stay) == 0:
             break
         onward = ends.long().argsort(dim=-1, stable=True)[:, :width]
         if len(stay) <= (1 - _ENDED_SHARE) * len(going):
-            walk.drop(stay)
+            frontier.drop(stay)
             best, parents, chosen = best[stay], parents[stay], chosen[stay]
             onward, finished = onward[stay], finished[stay]
         elif len(stay) < len(going):
             best.masked_fill_(~going[:, None], -math.inf)
         scores = best.gather(-1, onward)
         rows = parents.gather(-1, onward).flatten()
-        walk.go_on(rows, chosen.gather(-1, onward).flatten())
-        trace.extend(walk.words, rows)
+        frontier.go_on(rows, chosen.gather(-1, onward).flatten())
+        trace.extend(frontier.words, rows)
 
 
 def _best(
@@ -284,7 +270,7 @@ class _Trace:
         return [[next(read) for _ in ends] for ends in chosen]
 
     def _read_back(self, ends: "list[_End]", src_lengths: list[int]) -> list[Hypothesis]:
-        """Walk from the last rows to the first, all hypotheses at once."""
+        """Follow the parents from the last rows to the first, all hypotheses at once."""
         order = sorted(range(len(ends)), key=lambda n: -ends[n].step)
         steps = ends[order[0]].step + 1
         device = self.weights[0].device

@@ -19,6 +19,7 @@ from wholedoc.config import (
     shipped_experiments,
 )
 from wholedoc.errors import UserError
+from wholedoc.metrics.significance import MOST_TRIALS
 from wholedoc.synthetic import SPLITS, SynthConfig
 
 SystemName = Literal[
@@ -65,7 +66,7 @@ class ExperimentConfig:
     passes: Count = 3
     """Updates of each translation up to which the passes curve goes; the tables show those of
     ``search.passes``."""
-    trials: Count = 10_000
+    trials: Annotated[int, Interval(1, MOST_TRIALS)] = 10_000
     """Of each significance test."""
     set: dict[str, Any] = field(default_factory=dict)
     """Values of the configuration to set for all systems, its corpora too."""
@@ -96,14 +97,14 @@ class Job:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The jobs without which this one cannot be: the sentence model of the same seed."""
+        """The jobs that must have succeeded before: the sentence model of the same seed."""
         if self.system == BASELINE:
             return ()
         return (Job(BASELINE, self.seed, self.larger).name,)
 
     @property
     def parts(self) -> frozenset[str]:
-        """What it shares with other jobs: made by the first of them, taken over by the others."""
+        """The parts it shares with other jobs: made by the first of them, reused by the others."""
         kind = f"{'larger-' if self.larger else ''}{self.seed}"
         parts = {f"stage1-{kind}"}
         memory = self.system.partition("-")[0]
@@ -152,7 +153,7 @@ class Experiment:
         return self.out / "runs" / job.name
 
     def jobs(self) -> list[Job]:
-        """The grid, in the order in which it is worked off: the sentence models first."""
+        """The grid, in the order in which jobs start: the sentence models first."""
         chosen = self.config.systems
         jobs = [Job(system, seed) for system in chosen for seed in self.config.seeds]
         if self.config.has_larger:

@@ -1,34 +1,26 @@
 """The numbers that the paper prints (Maruf & Haffari, ACL 2018), to stand beside ours."""
 
-from dataclasses import dataclass
-
-Row = tuple[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A table of the paper."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    caption: str = ""
-
+from wholedoc.rendering.tables import Cell, Row, Table
 
 _TESTS = ("Fr→En", "De→En NC-11", "De→En NC-16", "Et→En")
 _PAIRS = ("Fr→En", "De→En", "Et→En")
 
 
 def _row(label: str, numbers: str) -> Row:
-    return label, tuple(numbers.split())
+    return Row(label, tuple(Cell(number) for number in numbers.split()))
 
 
 def _both(metrics: tuple[str, ...], corpora: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{metric} {corpus}" for metric in metrics for corpus in corpora)
 
 
+def _printed(columns: tuple[str, ...], rows: tuple[Row, ...], caption: str = "") -> Table:
+    return Table("", caption, tuple(("", column) for column in columns), rows)
+
+
 _BLEU_METEOR = ("BLEU", "METEOR")
 
-TABLE_1 = Printed(
+TABLE_1 = _printed(
     ("documents (×100)", "sentences (×1000)", "sentences per document", "src/trg vocabulary (k)"),
     (
         _row("Fr-En", "10/1.2/1.5 123/15/19 123/128/124 25.1/21"),
@@ -37,7 +29,7 @@ TABLE_1 = Printed(
     ),
     "train/dev/test; De-En has two test sets",
 )
-TABLE_2_CONTEXT = Printed(
+TABLE_2_CONTEXT = _printed(
     _both(_BLEU_METEOR, _TESTS),
     (
         _row("S-NMT", "20.85 5.24 9.18 20.42 23.27 10.90 14.35 24.65"),
@@ -47,7 +39,7 @@ TABLE_2_CONTEXT = Printed(
     ),
     "Memory-to-Context",
 )
-TABLE_2_OUTPUT = Printed(
+TABLE_2_OUTPUT = _printed(
     _both(_BLEU_METEOR, _TESTS),
     (
         _row("S-NMT", "20.85 5.24 9.18 20.42 23.27 10.90 14.35 24.65"),
@@ -57,7 +49,7 @@ TABLE_2_OUTPUT = Printed(
     ),
     "Memory-to-Output",
 )
-TABLE_3 = Printed(
+TABLE_3 = _printed(
     _both(("Memory-to-Context", "Memory-to-Output"), _PAIRS),
     (
         _row("S-NMT", "42.5 66.8 58.4 42.5 66.8 58.5"),
@@ -67,7 +59,7 @@ TABLE_3 = Printed(
     ),
     "millions",
 )
-TABLE_4 = Printed(
+TABLE_4 = _printed(
     _both(_BLEU_METEOR, _TESTS),
     (
         _row("Jean et al. (2017)", "21.95 6.04 10.26 21.67 24.10 11.61 15.56 25.77"),
@@ -77,7 +69,7 @@ TABLE_4 = Printed(
         _row("+both mems", "22.00† 6.57♦ 10.54♣ 22.32♦ 24.40♦ 12.24♦ 16.18♦ 26.34♦"),
     ),
 )
-TABLE_5 = Printed(
+TABLE_5 = _printed(
     _both(("BLEU-1",), _TESTS),
     (
         _row("Jean et al. (2017)", "52.8 30.6 39.2 51.9"),
@@ -87,7 +79,7 @@ TABLE_5 = Printed(
         _row("+both mems", "53.5 33.1 41.3 53.2"),
     ),
 )
-TABLE_6 = Printed(
+TABLE_6 = _printed(
     _both(_BLEU_METEOR, _PAIRS),
     (
         _row("S-NMT", "20.85 5.24 20.42 23.27 10.90 24.65"),
@@ -95,7 +87,7 @@ TABLE_6 = Printed(
         _row("+trg mem", "21.74 6.24 21.94 23.98 11.58 25.89"),
     ),
 )
-FIGURE_3 = Printed(
+FIGURE_3 = _printed(
     _both(("Memory-to-Context", "Memory-to-Output"), ("smaller", "larger")),
     (
         _row("S-NMT", "10.90 12.12 10.90 12.12"),

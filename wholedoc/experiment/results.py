@@ -1,19 +1,19 @@
-"""What an experiment leaves on disk: for each run its translations of the test set and figures.
+"""What an experiment leaves on disk, and the measures of all systems computed from it.
 
 ``runs/<name>/test/pass-0.txt``   the sentence model's translations, one line per sentence
 ``runs/<name>/test/pass-1.txt``   after the first pass over the document, and so on
 ``runs/<name>/test/shuffled.txt`` the translations that read the memory of another document
-``runs/<name>/test/weights.safetensors``  whom each sentence read, document by document
-``runs/<name>/test/results.json`` the rest; written last, so that with it all is there
+``runs/<name>/test/weights.safetensors``  attention weights over sentences, document by document
+``runs/<name>/test/results.json`` the figures of the run; written last, when all else is there
 ``failed.json``                   the runs that failed, and why
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from safetensors.torch import load_file
 from torch import Tensor
@@ -23,9 +23,86 @@ from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.experiment.grid import Experiment, Job, SystemName
 from wholedoc.files import write_atomically
+from wholedoc.metrics.context_use import ContextUse
+from wholedoc.metrics.evaluation import (
+    FEWEST_UNITS,
+    Tested,
+    Value,
+    count_systems,
+    describe_test,
+)
+from wholedoc.metrics.scores import METRICS, EvaluationSet, Unit
+from wholedoc.metrics.significance import TestName
 
 Request = dict[str, Any]
+"""All that the results of a job depend on, as JSON."""
 Digest = Callable[[CorpusFiles], str | None]
+Variant = Literal["", "shuffled", "larger"]
+TEST: TestName = "randomisation"
+LEVEL = 0.05
+SEED = 1
+
+
+@dataclass(frozen=True)
+class EpochFigures:
+    """One epoch of training, from the log of the run."""
+
+    stage: str
+    epoch: int
+    dev_perplexity: float
+    seconds: float
+    """Since the stage began."""
+    words: int
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a line of a log, or what :meth:`RunFigures.to_json` wrote."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """The figures of a run, stored in its ``results.json``."""
+
+    parameters: int
+    src_vocabulary: int
+    trg_vocabulary: int
+    passes: int
+    """How many files of translations there are, the first pass included."""
+    table_pass: int
+    """The pass that the tables show."""
+    shuffled: bool
+    """Whether there are translations that read the memory of another document."""
+    translation_seconds: float
+    words_per_second: float
+    context_use: ContextUse | None
+    """Of the whole test set, without its documents; None where no document is read."""
+    request: Request
+    epochs: tuple[EpochFigures, ...]
+    peak_rss_mb: float
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote."""
+        use = values["context_use"]
+        typed = {
+            "context_use": None if use is None else ContextUse.from_json(use),
+            "epochs": tuple(map(EpochFigures.from_json, values["epochs"])),
+        }
+        return cls(**{field.name: values[field.name] for field in fields(cls)} | typed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        use = self.context_use
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {
+            "context_use": None if use is None else use.to_json(),
+            "epochs": [asdict(epoch) for epoch in self.epochs],
+        }
+
+    def stage_epochs(self, stage: str) -> list[EpochFigures]:
+        """The epochs of one stage."""
+        return [epoch for epoch in self.epochs if epoch.stage == stage]
 
 
 class ResultFiles:
@@ -41,16 +118,20 @@ class ResultFiles:
         """The translations after a pass."""
         return self.directory / f"pass-{number}.txt"
 
-    def read(self, request: Request) -> dict[str, Any] | None:
-        """The results, if they are what is asked for."""
+    def read(self, request: Request) -> RunFigures | None:
+        """The figures, if they are what is asked for."""
         if not self.results.exists():
             return None
         found: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
-        return found if found["request"] == request else None
+        return RunFigures.from_json(found) if found["request"] == request else None
+
+    def write(self, figures: RunFigures) -> None:
+        """Write the figures, when all other files are there."""
+        write_atomically(self.results, json.dumps(figures.to_json(), indent=1) + "\n")
 
 
 def make_request(experiment: Experiment, job: Job, digest: Digest = fingerprint) -> Request:
-    """All that the results of a job depend on; what was made from anything else is not its."""
+    """All that the results of a job depend on; results of another request are not reused."""
     config = experiment.job_config(job)
     sets = ("train", "dev", "test", "extra")
     return {
@@ -72,21 +153,21 @@ class RunResults:
     """What one run reached."""
 
     job: Job
-    figures: dict[str, Any]
+    figures: RunFigures
     passes: list[list[str]]
     """The translations of the test set after each pass, those of the sentence model first."""
     shuffled: list[str] | None
     """Those that read the memory of another document."""
     weights: Path
-    """Where the weights of its memories lie."""
+    """Where the attention weights over its memories lie."""
 
     @property
     def translations(self) -> list[str]:
         """Those that the tables measure: after as many passes as the configuration says."""
-        return self.passes[min(self.figures["table_pass"], len(self.passes) - 1)]
+        return self.passes[min(self.figures.table_pass, len(self.passes) - 1)]
 
     def document_weights(self, d: int) -> dict[str, Tensor]:
-        """Whom each sentence of a document read, by memory: "source", "target"."""
+        """Which sentences each sentence of a document read, by memory: "source", "target"."""
         if not self.weights.exists():
             return {}
         found = load_file(self.weights)
@@ -123,10 +204,10 @@ class Results:
         """Sentences of each document."""
         return [len(document) for document in self.documents]
 
-    def of(self, system: SystemName, larger: bool = False) -> list[RunResults]:
+    def of(self, system: SystemName) -> list[RunResults]:
         """The finished runs of a system, in the order of the seeds."""
         seeds = self.experiment.config.seeds
-        jobs = [Job(system, seed, larger) for seed in seeds]
+        jobs = [Job(system, seed) for seed in seeds]
         return [self.runs[job] for job in jobs if job in self.runs]
 
 
@@ -143,8 +224,8 @@ def load_results(experiment: Experiment) -> Results:
         files = ResultFiles(experiment.run(job))
         figures = files.read(request)
         if figures is not None:
-            passes = [read_lines(files.translations(n)) for n in range(figures["passes"])]
-            shuffled = read_lines(files.shuffled) if figures["shuffled"] else None
+            passes = [read_lines(files.translations(n)) for n in range(figures.passes)]
+            shuffled = read_lines(files.shuffled) if figures.shuffled else None
             runs[job] = RunResults(job, figures, passes, shuffled, files.weights)
     config = experiment.job_config(next(iter(asked)))
     file = experiment.out / "failed.json"
@@ -160,3 +241,92 @@ def read_lines(path: Path) -> list[str]:
 def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write lines, all or none."""
     write_atomically(path, "".join(f"{line}\n" for line in lines))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A system in one of its conditions."""
+
+    system: SystemName
+    variant: Variant = ""
+    """``shuffled``: reading another document's memory; ``larger``: stage 1 on the larger corpus."""
+
+    @property
+    def name(self) -> str:
+        """Tells it from all others."""
+        return f"{self.system}{f' {self.variant}' if self.variant else ''}"
+
+    def jobs(self, seeds: Sequence[int]) -> list[Job]:
+        """The runs that it is measured on."""
+        return [Job(self.system, seed, self.variant == "larger") for seed in seeds]
+
+
+class Scores:
+    """All measures of all systems that have finished runs, and tests between them."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        data = results.config.data
+        self.data = EvaluationSet(
+            results.references,
+            results.sizes,
+            results.sources,
+            data.trg_language or "en",
+            data.src_language,
+        )
+        self.unit: Unit = "document" if len(results.sizes) >= FEWEST_UNITS else "sentence"
+        systems = results.experiment.config.systems
+        variants: tuple[Variant, ...] = ("", "shuffled", "larger")
+        entries = [Entry(system, variant) for variant in variants for system in systems]
+        outputs = {entry.name: self.translations(entry) for entry in entries}
+        self.outputs = {name: found for name, found in outputs.items() if found}
+        self.counts = count_systems(self.data, self.outputs)
+        self.values = {name: self.counts.values(name) for name in self.outputs}
+        self._tested: dict[tuple[str, str], dict[str, Tested]] = {}
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """How each number was computed."""
+        trials = self.results.experiment.config.trials
+        test = f"{describe_test(TEST, trials, SEED)}|unit:{self.unit}|p<{LEVEL}"
+        return {**self.counts.signatures, "significantly better": test}
+
+    def runs(self, entry: Entry) -> list[RunResults]:
+        """The finished runs of a system in its condition."""
+        jobs = entry.jobs(self.results.experiment.config.seeds)
+        runs = [self.results.runs[job] for job in jobs if job in self.results.runs]
+        if entry.variant == "shuffled":
+            return [run for run in runs if run.shuffled is not None]
+        return runs
+
+    def translations(self, entry: Entry) -> list[list[str]]:
+        """The translations of the test set, for each seed."""
+        return [
+            run.shuffled if entry.variant == "shuffled" and run.shuffled else run.translations
+            for run in self.runs(entry)
+        ]
+
+    def measured(self, entry: Entry, metric: str) -> Value | None:
+        """A measure of a system, as the paper prints it; None where there is none."""
+        value = self.values.get(entry.name, {}).get(metric)
+        return _percent(value) if value is not None and metric == "meteor" else value
+
+    def is_better(self, entry: Entry, than: SystemName, metric: str) -> bool:
+        """Whether a system is significantly better than another."""
+        if entry.name == than or not {entry.name, than} <= self.outputs.keys():
+            return False
+        if (entry.name, than) not in self._tested:
+            trials = self.results.experiment.config.trials
+            tested = self.counts.test(entry.name, than, trials, SEED)
+            self._tested[entry.name, than] = tested
+        found = self._tested[entry.name, than].get(metric)
+        p_value = found.p_values[TEST][self.unit] if found else None
+        if found is None or p_value is None or p_value >= LEVEL:
+            return False
+        lower_is_better = any(m.lower_is_better for m in METRICS.values() if metric in m.names)
+        return found.difference < 0 if lower_is_better else found.difference > 0
+
+
+def _percent(value: Value) -> Value:
+    """METEOR's own scale ends at 1, the paper's at 100."""
+    return Value(100 * value.mean, None if value.deviation is None else 100 * value.deviation)

@@ -1,22 +1,28 @@
-"""Experiments: train a grid of systems, translate the test set with each, write the report.
+"""Run an experiment: train a grid of systems, and translate the test set with each.
 
-Everything is kept on disk as soon as it is there, so that the same command goes on after a kill,
-and only writes the report again when all is trained.
+Jobs run some at a time, each in a process of its own. Everything is kept on disk as soon as it is
+there, so that the same command goes on after a kill.
 """
 
 import fcntl
 import json
+import multiprocessing
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
+import torch
 from safetensors.torch import save
 
 from wholedoc.config import Config
@@ -24,27 +30,28 @@ from wholedoc.decoding.translator import TranslatedDocument, Translator
 from wholedoc.errors import UserError
 from wholedoc.experiment.grid import MEMORY_SYSTEMS, Experiment, Job
 from wholedoc.experiment.results import (
+    EpochFigures,
     ResultFiles,
+    RunFigures,
     make_request,
     make_requests,
     read_documents,
     read_lines,
     write_lines,
 )
-from wholedoc.experiment.schedule import ProcessPool, run_jobs
 from wholedoc.files import write_atomically
-from wholedoc.metrics.scored import score_context_use
+from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
 from wholedoc.synthetic import write_synth
 from wholedoc.training.log import read_log
-from wholedoc.training.loop import peak_rss_mb
+from wholedoc.training.loop import Stopped, peak_rss_mb
 from wholedoc.training.stages import train
 
 _LOCK_SECONDS = 30.0
 
 
 def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
-    """Do all jobs that are not done, ``limit`` at once; gives those that failed, and why."""
+    """Do all jobs that are not done, ``limit`` at once; returns those that failed, and why."""
     experiment.out.mkdir(parents=True, exist_ok=True)
     with (experiment.out / "lock").open("w") as lock, _terminable():
         _take(lock, experiment.out)
@@ -60,6 +67,141 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
         failed = run_jobs(todo, pool, limit, made)
         write_atomically(experiment.out / "failed.json", json.dumps(failed, indent=2) + "\n")
     return failed
+
+
+class Pool(Protocol):
+    """Where jobs run."""
+
+    def start(self, name: str) -> None:
+        """Begin a job."""
+
+    def wait(self) -> Mapping[str, str]:
+        """Wait until a job ends: why each that has ended failed, empty where it did not."""
+
+    def stop(self) -> None:
+        """End all jobs under way so that they can be resumed."""
+
+
+def run_jobs(
+    jobs: Iterable[Job], pool: Pool, limit: int, made: Iterable[str] = ()
+) -> dict[str, str]:
+    """Run jobs, at most ``limit`` at once; returns those that failed or were skipped, and why.
+
+    A part that jobs share (a stage, a corpus of generated translations) is made by the first job
+    that uses it; the others wait until it is there. Where the first one fails, the next one makes
+    it. ``made`` are the parts that earlier jobs have left.
+    """
+    waiting = list(jobs)
+    names = [job.name for job in waiting]
+    running: dict[str, Job] = {}
+    failed: dict[str, str] = {}
+    ready = set(made)
+    try:
+        while waiting or running:
+            for job in list(waiting):
+                missing = [need for need in job.needs if need in failed]
+                unfinished = {*running, *(other.name for other in waiting)}
+                making = {part for other in running.values() for part in other.parts} - ready
+                if missing:
+                    failed[job.name] = f"skipped, as {missing[0]} failed"
+                    waiting.remove(job)
+                    say(f"{job.name}: {failed[job.name]}")
+                elif (
+                    len(running) < limit
+                    and not unfinished & set(job.needs)
+                    and not job.parts & making
+                ):
+                    waiting.remove(job)
+                    running[job.name] = job
+                    say(f"{job.name}: started ({names.index(job.name) + 1} of {len(names)})")
+                    pool.start(job.name)
+            for name, error in pool.wait().items() if running else ():
+                job = running.pop(name)
+                if error:
+                    failed[name] = error
+                else:
+                    ready |= job.parts
+                say(f"{name}: {f'failed: {error}' if error else 'done'}")
+    except BaseException:
+        pool.stop()
+        raise
+    return failed
+
+
+class ProcessPool:
+    """Each job a process with one thread, its messages in a file.
+
+    The processes are forked from one that has imported ``preload`` already: that takes longer than
+    a small job. They stop, with all saved, when this process ends, however it does.
+    """
+
+    def __init__(self, target: Callable[[str], None], preload: str, logs: Path) -> None:
+        self.target = target
+        self.logs = logs
+        self.running: dict[str, ForkServerProcess] = {}
+        self.context = multiprocessing.get_context("forkserver")
+        # Making an optimiser imports the latter, which takes even longer than torch itself.
+        self.context.set_forkserver_preload([preload, "torch._dynamo"])
+
+    def start(self, name: str) -> None:
+        """Begin a job: ``target(name)`` in a process of its own."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        process = self.context.Process(target=_work, args=(self.target, name, self._log(name)))
+        process.start()
+        self.running[name] = process
+
+    def wait(self) -> dict[str, str]:
+        """Wait until a job ends: why each that has ended failed, empty where it did not."""
+        wait([process.sentinel for process in self.running.values()])
+        ended = {name: p for name, p in self.running.items() if not p.is_alive()}
+        for name in ended:
+            del self.running[name]
+        return {name: self._reason(name, process) for name, process in ended.items()}
+
+    def stop(self) -> None:
+        """Ask all jobs to stop and wait until they have saved where they are."""
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.join()
+        self.running.clear()
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.txt"
+
+    def _reason(self, name: str, process: ForkServerProcess) -> str:
+        """Why a job failed: a signal, or its last message."""
+        if process.exitcode == 0:
+            return ""
+        if process.exitcode is not None and process.exitcode < 0:
+            return f"killed by {signal.Signals(-process.exitcode).name}; see {self._log(name)}"
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return said[-1] if said else f"ended with code {process.exitcode}"
+
+
+def _work(target: Callable[[str], None], name: str, log: Path) -> None:
+    """The life of a job's process."""
+    stream = log.open("w", encoding="utf-8")
+    for number in (1, 2):
+        os.dup2(stream.fileno(), number)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    torch.set_num_threads(1)  # so many jobs as cores use them best
+    try:
+        target(name)
+    except UserError as error:
+        say(str(error))
+        sys.exit(2)
+    except Stopped:
+        say("stopped and saved")
+        sys.exit(1)
+
+
+def _follow_parent() -> None:
+    """End this process in good order once the one that started it is gone."""
+    parent: Any = multiprocessing.parent_process()
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager
@@ -130,21 +272,17 @@ def run_job(experiment: Experiment, name: str) -> None:
     with (experiment.out / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         config = experiment.job_config(job)
-        run = train(config, experiment.run(job))
+        train(config, experiment.run(job))
         say("translating the test set")
-        figures = _translate(experiment, job, config)
-        epochs = [line for line in read_log(run.directory) if line["event"] == "epoch"]
-        request = make_request(experiment, job)
-        figures |= {"request": request, "epochs": epochs, "peak_rss_mb": peak_rss_mb()}
-        results = ResultFiles(run.directory).results
-        write_atomically(results, json.dumps(figures, indent=1) + "\n")
+        ResultFiles(experiment.run(job)).write(_translate(experiment, job, config))
 
 
-def _translate(experiment: Experiment, job: Job, config: Config) -> dict[str, Any]:
-    """Write all translations and weights of a system; gives what is to be told of them."""
-    files = ResultFiles(experiment.run(job))
+def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
+    """Write all translations and weights of a system; returns the figures for results.json."""
+    run = experiment.run(job)
+    files = ResultFiles(run)
     files.directory.mkdir(exist_ok=True)
-    translator = Translator.load(experiment.run(job))
+    translator = Translator.load(run)
     documents = read_documents(config)
     sources = [[pair.src for pair in document] for document in documents]
     begun = time.monotonic()
@@ -164,20 +302,22 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> dict[str, An
         write_lines(files.shuffled, _passes(other, 1 + config.search.passes)[-1])
     use = None
     if translator.reads_documents and job.system != "more":
-        use = score_context_use(translator, documents, "generated").to_json()
-        del use["documents"]
-    words = sum(len(line.split()) for line in passes[0])
-    return {
-        "parameters": sum(p.numel() for p in translator.system.model.parameters()),
-        "src_vocabulary": len(translator.src_vocabulary),
-        "trg_vocabulary": len(translator.trg_vocabulary),
-        "passes": len(passes),
-        "table_pass": config.search.passes,
-        "shuffled": shuffled,
-        "translation_seconds": seconds,
-        "words_per_second": words / seconds,
-        "context_use": use,
-    }
+        use = replace(score_context_use(translator, documents, "generated"), documents=())
+    epochs = [line for line in read_log(run) if line["event"] == "epoch"]
+    return RunFigures(
+        parameters=sum(p.numel() for p in translator.system.model.parameters()),
+        src_vocabulary=len(translator.src_vocabulary),
+        trg_vocabulary=len(translator.trg_vocabulary),
+        passes=len(passes),
+        table_pass=config.search.passes,
+        shuffled=shuffled,
+        translation_seconds=seconds,
+        words_per_second=sum(len(line.split()) for line in passes[0]) / seconds,
+        context_use=use,
+        request=make_request(experiment, job),
+        epochs=tuple(map(EpochFigures.from_json, epochs)),
+        peak_rss_mb=peak_rss_mb(),
+    )
 
 
 def _passes(documents: Sequence[TranslatedDocument], count: int) -> list[list[str]]:
@@ -189,7 +329,7 @@ def _passes(documents: Sequence[TranslatedDocument], count: int) -> list[list[st
 
 
 def _write_weights(path: Path, documents: Sequence[TranslatedDocument]) -> None:
-    """Whom each sentence read, by memory and document."""
+    """Which sentences each sentence read, by memory and document."""
     weights = {
         f"{side}.{d}": matrix.contiguous()
         for d, document in enumerate(documents)

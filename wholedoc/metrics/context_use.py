@@ -1,8 +1,8 @@
 """How much a model uses the rest of the document, and which sentences it reads."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
@@ -11,7 +11,10 @@ from torch import Tensor
 
 from wholedoc import __version__
 from wholedoc.config import ScoringMemory
+from wholedoc.corpus.documents import Document
 from wholedoc.decoding.scoring import ContextScores
+from wholedoc.decoding.translator import Translator
+from wholedoc.progress import ProgressBar
 
 _NEAR = 5  # distances that have a line of their own in the summary
 _BAR = 30  # characters of a bar that stands for all weight
@@ -52,6 +55,17 @@ class Reading:
     others: float
     """Sentences that there are to read, on average: at most that many are read in effect."""
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> "Reading | None":
+        """Read it back from JSON, where distances are texts."""
+        if values is None:
+            return None
+        shares = {
+            name: {int(distance): share for distance, share in values[name].items()}
+            for name in ("distances", "uniform_distances")
+        }
+        return cls(**{**values, **shares})
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentGain:
@@ -68,7 +82,10 @@ class ContextUse:
     """How much a model uses the rest of the document for given translations."""
 
     gain: Gain
-    documents: list[DocumentGain]
+    sentences: int
+    """How many there are."""
+    documents: tuple[DocumentGain, ...]
+    """Each document by itself; left out where only the whole is kept."""
     source: Reading | None
     """The source memory; None where the model has no weights over sentences there."""
     target: Reading | None
@@ -76,7 +93,7 @@ class ContextUse:
     signature: str
 
     @property
-    def sentences(self) -> list[float]:
+    def log_probabilities(self) -> list[float]:
         """The log-probability of each sentence's translation, given its document."""
         return [score for document in self.documents for score in document.log_probabilities]
 
@@ -85,7 +102,7 @@ class ContextUse:
         """The measures of the whole, for people."""
         above = sum(document.gain.cxmi > 0 for document in self.documents)
         lines = [
-            f"{len(self.documents):,} documents, {len(self.sentences):,} sentences, "
+            f"{len(self.documents):,} documents, {self.sentences:,} sentences, "
             f"{self.gain.words:,} words with </s>; bits per word:",
             f"  {self.gain.cxmi:+.4f}  own document, over reading nothing (CXMI); "
             f"above 0 in {above:,} of {len(self.documents):,} documents",
@@ -99,22 +116,55 @@ class ContextUse:
         return [*lines, f"signature: {self.signature}"]
 
     def to_json(self) -> dict[str, Any]:
-        """One object for ``score --context-use --json``."""
-        return {
+        """One object for ``score --context-use --json``, and part of an experiment's results."""
+        whole: dict[str, Any] = {
             "signature": self.signature,
-            "sentences": len(self.sentences),
+            "sentences": self.sentences,
             **asdict(self.gain),
             "source": None if self.source is None else asdict(self.source),
             "target": None if self.target is None else asdict(self.target),
-            "documents": [
+        }
+        if self.documents:
+            whole["documents"] = [
                 {
                     "name": document.name,
                     "sentences": document.log_probabilities,
                     **asdict(document.gain),
                 }
                 for document in self.documents
-            ],
-        }
+            ]
+        return whole
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ContextUse":
+        """Read what :meth:`to_json` wrote, without the documents."""
+        return cls(
+            gain=Gain(**{field.name: values[field.name] for field in fields(Gain)}),
+            sentences=values["sentences"],
+            documents=(),
+            source=Reading.from_json(values["source"]),
+            target=Reading.from_json(values["target"]),
+            signature=values["signature"],
+        )
+
+
+def score_context_use(
+    translator: Translator, corpus: Iterable[Document], memory: ScoringMemory = "given"
+) -> ContextUse:
+    """Measure how much a model uses context for the translations of a corpus.
+
+    All documents are scored together: each is also made to read the memory of the one before.
+    """
+    documents = list(corpus)
+    conditions = 4 if len(documents) > 1 else 3
+    with ProgressBar("scoring", conditions * sum(map(len, documents))) as bar:
+        scores = translator.score_context(
+            [[pair.src for pair in document] for document in documents],
+            [[pair.trg for pair in document] for document in documents],
+            memory,
+            bar.advance,
+        )
+    return measure_context_use([document.name for document in documents], scores, memory)
 
 
 def measure_context_use(
@@ -124,7 +174,8 @@ def measure_context_use(
     named = zip(names, scores, strict=True)
     return ContextUse(
         gain=measure_gain(scores),
-        documents=[DocumentGain(name, s.document, measure_gain([s])) for name, s in named],
+        sentences=sum(len(s.document) for s in scores),
+        documents=tuple(DocumentGain(name, s.document, measure_gain([s])) for name, s in named),
         source=measure_reading([s.source_weights for s in scores]),
         target=measure_reading([s.target_weights for s in scores]),
         signature=f"unit:bits|words:tokens+eos|target-memory:{memory}|"

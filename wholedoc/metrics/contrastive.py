@@ -6,10 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from wholedoc.config import ScoringMemory
 from wholedoc.corpus.readers.lines import read_lines
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.metrics.perplexity import group_documents
+from wholedoc.progress import ProgressBar
 
 _FIELDS = ("source", "sentence", "reference", "alternatives", "target", "kind", "tags")
+_ROUNDING = 1e-5  # log-probabilities this close are equal: batches are summed in another order
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,15 @@ class ItemScore:
     @property
     def right(self) -> bool:
         """Whether the reference is more probable than every alternative; a tie is not enough."""
-        return all(self.reference > alternative for alternative in self.alternatives)
+        return self.reference > max(self.alternatives) + _ROUNDING
+
+    @property
+    def tied(self) -> bool:
+        """Whether the likeliest alternative is as probable as the reference.
+
+        So are two translations that differ only in words the vocabulary does not hold.
+        """
+        return abs(self.reference - max(self.alternatives)) <= _ROUNDING
 
     def to_json(self) -> dict[str, Any]:
         """One line of the output."""
@@ -49,6 +62,7 @@ class ItemScore:
             "line": self.item.line,
             "kind": self.item.kind,
             "right": self.right,
+            "tied": self.tied,
             "reference": self.reference,
             "alternatives": list(self.alternatives),
         }
@@ -60,6 +74,8 @@ class Accuracy:
 
     items: int
     right: int
+    ties: int
+    """Items whose reference is only as probable as an alternative; they are not right."""
     accuracy: float
 
 
@@ -76,6 +92,7 @@ class Contrast:
         """A line for the whole and one for each kind, for people."""
         return [
             f"{name}: {100 * found.accuracy:.1f} % right, {found.right:,} of {found.items:,}"
+            + (f"; {found.ties:,} ties, counted as not right" if found.ties else "")
             for name, found in [("all", self.whole), *self.kinds.items()]
         ]
 
@@ -95,8 +112,44 @@ def count_right(scores: Sequence[ItemScore]) -> Contrast:
 
 
 def _accuracy(scores: Iterable[ItemScore]) -> Accuracy:
-    right = [score.right for score in scores]
-    return Accuracy(len(right), sum(right), sum(right) / len(right))
+    found = list(scores)
+    right = sum(score.right for score in found)
+    return Accuracy(len(found), right, sum(score.tied for score in found), right / len(found))
+
+
+def score_items(
+    translator: Translator, items: Sequence[ContrastiveItem], memory: ScoringMemory = "given"
+) -> list[ItemScore]:
+    """Score the reference and the alternatives of each item of a contrastive set, in order.
+
+    With ``given``, the target memory of an item is made from its ``target``, where it has one;
+    what is not given is generated. Items of the same document share what does not depend on them.
+    """
+    sharing: dict[tuple[Any, ...], list[int]] = {}
+    for i, item in enumerate(items):
+        target = item.target if memory == "given" else None
+        sharing.setdefault((item.source, target), []).append(i)
+    scores: dict[int, ItemScore] = {}
+    with ProgressBar("scoring", len(items)) as bar:
+        for group in group_documents(list(sharing.items()), lambda shared: len(shared[0][0])):
+            found = iter(
+                translator.score_candidates(
+                    [source for (source, _), _ in group],
+                    [target for (_, target), _ in group],
+                    [
+                        (d, items[i].sentence, text)
+                        for d, (_, chosen) in enumerate(group)
+                        for i in chosen
+                        for text in (items[i].reference, *items[i].alternatives)
+                    ],
+                )
+            )
+            for i in (i for _, chosen in group for i in chosen):
+                reference = next(found)
+                alternatives = tuple(next(found) for _ in items[i].alternatives)
+                scores[i] = ItemScore(items[i], reference, alternatives)
+            bar.advance(sum(len(chosen) for _, chosen in group))
+    return [scores[i] for i in range(len(items))]
 
 
 class _ItemError(Exception):

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 TestName = Literal["randomisation", "bootstrap"]
+MOST_TRIALS = 100_000
+"""With so many, p-values near .05 are exact to about ± .001; more only take longer."""
 _CELLS_AT_ONCE = 1 << 22
 _ROUNDING = 1e-9  # differences this close are equal: sums come in another order
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from math import exp, log2
 
 import simplemma
+from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
 UNKNOWN = "<unk>"
 
@@ -22,7 +23,7 @@ _START = re.compile(r"[.!?:…\"“”„«»(\[–—]|\s-\s")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Token:
     """A word of running text."""
 
     form: str
@@ -33,7 +34,8 @@ class Word:
     """Whether a sentence or a quotation starts with it, so that a capital says nothing."""
 
 
-Sentence = tuple[Word, ...]
+Tokens = tuple[Token, ...]
+"""The words of a sentence."""
 
 
 # English forms by lemma: what a document decides is person, number and gender, not case.
@@ -98,11 +100,11 @@ class Splitter:
         """The language and where lemmas come from."""
         self._lemmas = dict(_LEMMAS.get(language, {}))
 
-    def split(self, text: str) -> Sentence:
+    def split(self, text: str) -> Tokens:
         """The words of a sentence; punctuation is left out, ``<unk>`` is a word."""
         return tuple(self._words(unicodedata.normalize("NFC", text)))
 
-    def is_pronoun(self, word: Word) -> bool:
+    def is_pronoun(self, word: Token) -> bool:
         """Whether ``word`` is a pronoun; never where there is no table, and the US is none."""
         return word.form.lower() in self.pronouns and not (
             len(word.form) > 1 and word.form.isupper()
@@ -115,18 +117,21 @@ class Splitter:
             lemma = self._lemmas[form] = self._lemmatise(form).lower()
         return lemma
 
-    def _words(self, text: str) -> Iterator[Word]:
+    def _words(self, text: str) -> Iterator[Token]:
         end = 0
         for match in _WORD.finditer(text):
             initial = end == 0 or bool(_START.search(text, end, match.start()))
             end = match.end()
-            yield Word(match[0], self.lemma(match[0].lower()), initial)
+            yield Token(match[0], self.lemma(match[0].lower()), initial)
+
+
+def has_lemmas(language: str) -> bool:
+    """Whether there are lemmas for a language; else a word is its own lemma."""
+    return language in SUPPORTED_LANGUAGES
 
 
 def _find_lemmatiser(language: str) -> tuple[Lemmatise, str]:
-    try:
-        simplemma.lemmatize("a", lang=language)
-    except ValueError:  # a language it does not know
+    if not has_lemmas(language):
         return str, "forms"
     return lambda form: simplemma.lemmatize(form, lang=language), (
         f"simplemma-{version('simplemma')}"
@@ -147,7 +152,7 @@ class ContentWords:
     lemma than would if it fell anywhere by chance. Topics keep to their documents; *and* does not.
     """
 
-    def __init__(self, documents: Sequence[Sequence[Sentence]], splitter: Splitter) -> None:
+    def __init__(self, documents: Sequence[Sequence[Tokens]], splitter: Splitter) -> None:
         self._pronouns = frozenset(map(splitter.lemma, splitter.pronouns))
         in_sentences: Counter[str] = Counter()
         in_documents: Counter[str] = Counter()
@@ -173,7 +178,7 @@ def _residual(sentences: int, holding: int, documents: int) -> float:
     return log2(1 - exp(-sentences / documents)) - log2(holding / documents)
 
 
-def find_names(reference: Sequence[Sentence], src: Sequence[Sentence]) -> frozenset[str]:
+def find_names(reference: Sequence[Tokens], src: Sequence[Tokens]) -> frozenset[str]:
     """Lemmas of the names in one document, found in its reference by rule.
 
     A name holds a digit, or has a capital: where no sentence starts (the English *I* aside), or

@@ -1,13 +1,10 @@
 """Baselines that read only what stands just before a sentence: one small class each.
 
-Each is a fusion that reads for itself. Widths: E of an embedding, H of a recurrent layer; T
+Each is a fusion. Widths: E of an embedding, H of a recurrent layer; T
 sentences of a document, I words of a sentence. Without a sentence before it, a sentence reads
 exactly zero.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -16,46 +13,17 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.config import ModelConfig
-from wholedoc.corpus.batches import pad
 from wholedoc.kernels import Dropout, pack
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.encoder import BidirectionalGRU, Gates
 from wholedoc.model.fusion import Fusion
-from wholedoc.model.memory import Readings
+from wholedoc.model.memory import DocumentContext, Queries, Readings
 
 _WINDOW = 3
 
 
-@dataclass(frozen=True)
-class Neighbourhood:
-    """A document, as far as a local context looks at it."""
-
-    sentences: Sequence[Sequence[int]]
-    """The source, each sentence ended by ``</s>``."""
-    embedding: nn.Embedding
-    """E_S, that of the translation encoder."""
-    last_states: Float[Tensor, "cell hidden"] | None
-    """The upper decoder state that predicted ``</s>``, of each sentence's current translation."""
-
-    def embed(
-        self, places: Sequence[int]
-    ) -> tuple[Float[Tensor, "sent word embedding"], Int[Tensor, " sent"]]:
-        """E_S[x_i] of the words of given sentences, and how many they are."""
-        words, lengths = pad([self.sentences[t] for t in places])
-        device = self.embedding.weight.device
-        return self.embedding(words.to(device)), lengths.to(device)
-
-
-class LocalContext(Fusion, ABC):
-    """A fusion that reads for itself, from the neighbourhood of a sentence."""
-
-    @abstractmethod
-    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
-        """What some sentences read; ``own`` are their places in the document."""
-
-
 @final
-class Wang2017(LocalContext):
+class Wang2017(Fusion):
     """d_t = GRU(d, w_k) over k = t−3 … t−1,  w_k = GRU(w, E_S[x_ki]) over i = 1 … I.
 
     Wang et al. (2017). w_k (H) is the last state over the words of sentence k, ``</s>`` included;
@@ -75,8 +43,9 @@ class Wang2017(LocalContext):
         """W_sd."""
         return [self.enter]
 
-    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+    def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """d_t of each sentence."""
+        own = _places(queries, document)
         first, last = max(0, int(own.min()) - _WINDOW), int(own.max())
         if last == 0:
             return Readings(self.enter.weight.new_zeros(len(own), self.enter.in_features))
@@ -95,7 +64,7 @@ class Wang2017(LocalContext):
 
 
 @final
-class PrevTrg(LocalContext):
+class PrevTrg(Fusion):
     """s_j = GRU(s_{j-1}, … + W_st m_{t−1}): a target memory with all weight on the cell before.
 
     m_{t−1} (H) is the last upper decoder state of the previous sentence's current translation; no
@@ -111,8 +80,9 @@ class PrevTrg(LocalContext):
         """W_st."""
         return [self.enter]
 
-    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+    def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """m_{t−1} for each sentence, as a weighted sum over all cells."""
+        own = _places(queries, document)
         if document.last_states is None:
             return Readings()
         cells = document.last_states.detach()
@@ -125,7 +95,7 @@ class PrevTrg(LocalContext):
 
 
 @final
-class Jean2017(LocalContext):
+class Jean2017(Fusion):
     """a'_ji = v' · tanh(W'_ae h'_i + W'_at s_{j-1}),  α'_j = softmax(a'_j),  c'_j = Σ_i α'_ji h'_i.
 
     Jean et al. (2017). h'_i (2H) are the states of a bidirectional GRU over the words of the
@@ -146,9 +116,9 @@ class Jean2017(LocalContext):
         """W_sp."""
         return [self.enter]
 
-    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+    def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """h'_i for each sentence; where there is none before it, a single state of zero."""
-        before = (own - 1).tolist()
+        before = (_places(queries, document) - 1).tolist()
         nothing = self.enter.weight.new_zeros(1, self.enter.in_features)
         encoded: dict[int, Tensor] = {}
         if places := [t for t in before if t >= 0]:
@@ -183,7 +153,7 @@ class Jean2017(LocalContext):
 
 
 @final
-class More(LocalContext):
+class More(Fusion):
     """s_j = GRU(s_{j-1}, …), and nothing else: the sentence model, trained as long as the others.
 
     A control. What the second stage gains without any context is no gain from context.
@@ -193,9 +163,9 @@ class More(LocalContext):
         super().__init__()
         del config, dropout
 
-    def read(self, document: Neighbourhood, own: Int[Tensor, " query"]) -> Readings:
+    def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """Nothing."""
-        del document, own
+        del queries, document
         return Readings()
 
 
@@ -205,6 +175,11 @@ CONTEXTS: dict[str, type[Wang2017] | type[PrevTrg] | type[Jean2017] | type[More]
     "prevtrg": PrevTrg,
     "more": More,
 }
+
+
+def _places(queries: Queries, document: DocumentContext) -> Int[Tensor, " query"]:
+    """Where the sentences stand; beyond the end of another, shorter document: at its end."""
+    return queries.places.clamp(max=len(document.sentences)) if queries.foreign else queries.places
 
 
 def _last(

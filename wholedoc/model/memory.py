@@ -1,4 +1,9 @@
-"""The two memories of a document, and how a sentence reads them."""
+"""The two memories of a document, and how a sentence reads them.
+
+Whatever a sentence reads, memories or a local context, goes one way: :class:`Queries` ask a
+:class:`DocumentContext`, and :meth:`wholedoc.model.fusion.Fusion.read` answers with
+:class:`Readings`. Training and decoding both do this through ``TranslationModel.read``.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +13,45 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from wholedoc.config import ModelConfig
+from wholedoc.corpus.batches import pad
 from wholedoc.kernels import Dropout, pack
 from wholedoc.model.encoder import BidirectionalGRU
+
+
+@dataclass(frozen=True)
+class DocumentContext:
+    """What a document offers to sentences that read it; None for what is not read."""
+
+    sentences: Sequence[Sequence[int]]
+    """The source token ids, each sentence ended by ``</s>``."""
+    embedding: nn.Embedding
+    """E_S, that of the translation encoder."""
+    source_cells: Float[Tensor, "cell states"] | None = None
+    """M[x], one cell per sentence."""
+    last_states: Float[Tensor, "cell hidden"] | None = None
+    """The upper decoder state that predicted ``</s>``, of each sentence's current translation."""
+
+    def embed(
+        self, places: Sequence[int]
+    ) -> tuple[Float[Tensor, "sent word embedding"], Int[Tensor, " sent"]]:
+        """E_S[x_i] of the words of given sentences, and the length of each."""
+        words, lengths = pad([self.sentences[t] for t in places])
+        device = self.embedding.weight.device
+        return self.embedding(words.to(device)), lengths.to(device)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The sentences that read, and what they ask the memories with."""
+
+    places: Int[Tensor, " query"]
+    """t: their places in the document that they belong to."""
+    source: Float[Tensor, "query states"]
+    """h_t, the encoder's summary."""
+    target: Float[Tensor, "query hidden"] | None = None
+    """q_t (:class:`TargetQuery`); None where no target memory is read."""
+    foreign: bool = False
+    """Whether the document that is read is another one: then no cell is their own."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +68,14 @@ class Readings:
     """p over the sentences of the document, in the target memory."""
     words: tuple[Float[Tensor, "_ states"], ...] | None = None
     """For each sentence, states of words outside it that its decoder attends to."""
+
+
+def concatenate_readings(parts: Sequence[Readings]) -> Readings:
+    """Readings of the sentences of a document, given one after the other."""
+    columns = zip(*((r.src, r.trg, r.src_weights, r.trg_weights) for r in parts), strict=True)
+    src, trg, src_weights, trg_weights = (None if c[0] is None else torch.cat(c) for c in columns)
+    words = tuple(state for part in parts for state in part.words or ())
+    return Readings(src, trg, src_weights, trg_weights, words or None)
 
 
 def gather_readings(documents: Sequence[Readings], rows: Int[Tensor, " row"]) -> Readings:

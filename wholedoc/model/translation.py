@@ -11,8 +11,13 @@ from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder, Gates
-from wholedoc.model.local import LocalContext, Neighbourhood
-from wholedoc.model.memory import Readings, SourceMemory, TargetQuery, read_memory
+from wholedoc.model.memory import (
+    DocumentContext,
+    Queries,
+    Readings,
+    SourceMemory,
+    TargetQuery,
+)
 
 
 class TranslationModel(nn.Module):
@@ -38,7 +43,6 @@ class TranslationModel(nn.Module):
         self.decoder = Decoder(trg_vocabulary, config, dropout)
         self.source_memory = SourceMemory(config, document_dropout) if config.reads_source else None
         self.target_query = TargetQuery(config) if config.reads_target else None
-        self.scaled = config.scaled
         if config.tie in ("target", "all"):
             self.decoder.output.vocabulary.weight = self.decoder.embedding.weight
         if config.tie == "all":
@@ -55,40 +59,50 @@ class TranslationModel(nn.Module):
         decoded: Decoded = self.decoder(self.encoder(src, src_lengths), trg_in, readings)
         return decoded
 
+    def contexts(
+        self,
+        documents: Sequence[Sequence[Sequence[int]]],
+        vectors: Float[Tensor, "cell states"] | None,
+        last_states: Float[Tensor, "cell hidden"] | None = None,
+    ) -> list[DocumentContext]:
+        """What some documents offer to their sentences; the cells of all stand in a row.
+
+        The source memory is made from the sentence ``vectors``, the target memory of the current
+        translations' ``last_states``.
+        """
+        sizes = [len(sentences) for sentences in documents]
+        source_cells: Sequence[Tensor | None] = [None] * len(sizes)
+        target_cells: Sequence[Tensor | None] = [None] * len(sizes)
+        if self.source_memory is not None:
+            if vectors is None:
+                raise ValueError("a source memory is read whose sentence vectors are not given")
+            source_cells = torch.split(self.source_memory(vectors, sizes), sizes)
+        if self.reads_translations and last_states is not None:
+            target_cells = torch.split(last_states, sizes)
+        return [
+            DocumentContext(sentences, self.encoder.embedding, src, trg)
+            for sentences, src, trg in zip(documents, source_cells, target_cells, strict=True)
+        ]
+
     def read(
         self,
+        document: DocumentContext,
+        places: Int[Tensor, " query"],
         summaries: Float[Tensor, "query states"],
-        own: Int[Tensor, " query"],
-        source_cells: Float[Tensor, "cell states"] | None,
-        last_states: Float[Tensor, "cell hidden"] | None,
-        sentences: Sequence[Sequence[int]] = (),
-        states: Float[Tensor, "query hidden"] | None = None,
+        last_states: Float[Tensor, "query hidden"] | None,
+        *,
+        foreign: bool = False,
     ) -> Readings:
-        """What some sentences of a document read, from whichever memories are given.
+        """What some sentences read of their document, or of a ``foreign`` one.
 
-        A local context reads the source ``sentences`` of the document, or its last states. Where
-        all this is another document's, ``states`` are the last states of the sentences themselves:
-        then no cell is left out.
-
-        Paper: [src-read]. c_src = MemNet(M[x_-t], h_t), where h_t is the encoder's summary as it
-        is; ``own`` are the sentences' places.
-        Paper: [trg-mem]. The cells of the target memory are the last decoder states of the current
-        translations; no gradient goes into them.
+        ``summaries`` and ``last_states`` are those of the sentences that read.
         """
-        if isinstance(self.decoder.fusion, LocalContext):
-            document = Neighbourhood(sentences, self.encoder.embedding, last_states)
-            # Another document may be shorter: what lies beyond it has its end for a neighbour.
-            places = own if states is None else own.clamp(max=len(sentences))
-            return self.decoder.fusion.read(document, places)
-        left_out = own if states is None else None
-        src = src_weights = trg = trg_weights = None
-        if source_cells is not None and self.source_memory:
-            src, src_weights = read_memory(source_cells, summaries, left_out, scaled=self.scaled)
-        if last_states is not None and self.target_query:
-            cells = last_states.detach()
-            query = self.target_query(cells[own] if states is None else states, summaries)
-            trg, trg_weights = read_memory(cells, query, left_out, scaled=self.scaled)
-        return Readings(src, trg, src_weights, trg_weights)
+        if self.decoder.fusion is None:
+            return Readings()
+        target = None
+        if self.target_query is not None and last_states is not None:
+            target = self.target_query(last_states.detach(), summaries)
+        return self.decoder.fusion.read(Queries(places, summaries, target, foreign), document)
 
 
 def initialise(model: nn.Module, seed: int) -> None:

@@ -1,17 +1,102 @@
-"""Charts as SVG, for pages that open from disk: lines and bars, drawn with text that can be read.
+"""Charts as values, and as SVG: lines and bars.
 
 The value of every point and bar can be read: on it, or where the mouse rests.
 """
 
-import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from wholedoc.rendering.tables import Chart, Series
+from wholedoc.rendering.page import escape
+from wholedoc.rendering.tables import (
+    Cell,
+    Row,
+    Table,
+    format_markdown,
+    join_parts,
+    note_html,
+    note_markdown,
+)
 
 COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
 _WIDTH, _HEIGHT = 460.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 40.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line, or a colour of bars."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+    """x and y; of bars x is the index of the group."""
+    colour: int = 0
+    """The index of its colour: the same system has the same one in all charts."""
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines or groups of bars."""
+
+    kind: Literal["lines", "bars"]
+    title: str
+    x: str
+    y: str
+    series: tuple[Series, ...]
+    groups: tuple[str, ...] = ()
+    """The names of groups of bars."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The points of each series."""
+        series = {line.label: [list(point) for point in line.points] for line in self.series}
+        names = {"x": self.x, "y": self.y, "groups": list(self.groups)}
+        return {"title": self.title, **names, "series": series}
+
+    def to_table(self) -> Table:
+        """The same points as a table: a row for each series."""
+        xs = sorted({x for line in self.series for x, _ in line.points})
+        names = [self.groups[int(x)] if self.groups else f"{self.x} {x:g}" for x in xs]
+        rows = []
+        for line in self.series:
+            ys = [dict(line.points).get(x) for x in xs]
+            cells = [Cell("–") if y is None else Cell(f"{y:.2f}", y) for y in ys]
+            rows.append(Row(line.label, tuple(cells)))
+        return Table(self.title, self.y, tuple(("", name) for name in names), tuple(rows))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Charts that belong together."""
+
+    name: str
+    title: str
+    charts: tuple[Chart, ...]
+    note: str = ""
+    printed: tuple[Table, ...] = ()
+    """The paper's numbers."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The points of each chart."""
+        charts = [chart.to_json() for chart in self.charts]
+        return {"name": self.name, "title": self.title, "charts": charts}
+
+    def to_html(self) -> str:
+        """The charts, their note, and the paper's numbers behind a fold."""
+        charts = (
+            f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
+            for chart in self.charts
+        )
+        return f'<div class="charts">{"".join(charts)}</div>' + note_html(self.note, self.printed)
+
+    def to_markdown(self) -> str:
+        """The points of the charts as tables, their note, and the paper's numbers."""
+        parts = []
+        for chart in self.charts:
+            parts.append(f"{chart.title}, {chart.y}:" if chart.title else f"{chart.y}:")
+            parts.append(format_markdown(chart.to_table()))
+        return join_parts([*parts, note_markdown(self.note, self.printed)])
 
 
 def draw(chart: Chart) -> str:
@@ -35,7 +120,7 @@ def _draw_lines(chart: Chart) -> str:
         )
         parts += [
             f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="2.6" fill="{colour}">'
-            f"<title>{html.escape(line.label)}: {y:.4g}</title></circle>"
+            f"<title>{escape(line.label)}: {y:.4g}</title></circle>"
             for x, y in line.points
         ]
     return _figure(parts, chart)
@@ -56,7 +141,7 @@ def _draw_bars(chart: Chart) -> str:
             parts.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{width * 0.9:.1f}" '
                 f'height="{_HEIGHT - _BOTTOM - top:.1f}" fill="{COLOURS[bars.colour]}">'
-                f"<title>{html.escape(bars.label)}: {y:.2f}</title></rect>"
+                f"<title>{escape(bars.label)}: {y:.2f}</title></rect>"
             )
             parts.append(_text(left + width * 0.45, top - 3, f"{y:.1f}", "middle", size=9.5))
     return _figure(parts, chart)
@@ -107,7 +192,7 @@ def _frame(scale: _Scale, chart: Chart) -> list[str]:
     parts.append(_text((_LEFT + right) / 2, _HEIGHT - 6, chart.x, "middle"))
     parts.append(
         f'<text x="13" y="{middle}" text-anchor="middle" '
-        f'transform="rotate(-90 13 {middle})">{html.escape(chart.y)}</text>'
+        f'transform="rotate(-90 13 {middle})">{escape(chart.y)}</text>'
     )
     return parts
 
@@ -115,7 +200,7 @@ def _frame(scale: _Scale, chart: Chart) -> list[str]:
 def _text(x: float, y: float, text: str, anchor: str, size: float = 11) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
-        f"{html.escape(text)}</text>"
+        f"{escape(text)}</text>"
     )
 
 
@@ -123,10 +208,10 @@ def _figure(parts: Sequence[str], chart: Chart) -> str:
     """The drawing with its legend below."""
     legend = "".join(
         f'<span><i style="border-top: 3px {"dashed" if line.dashed else "solid"} '
-        f'{COLOURS[line.colour]}"></i>{html.escape(line.label)}</span>'
+        f'{COLOURS[line.colour]}"></i>{escape(line.label)}</span>'
         for line in chart.series
     )
-    label = html.escape(f"{chart.title}: {chart.y}", quote=True)
+    label = escape(f"{chart.title}: {chart.y}")
     return (
         f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'
         f'{"".join(parts)}</svg><div class="legend">{legend}</div>'

@@ -28,21 +28,22 @@ def make_page(title: str, body: str, *, style: str = "", script: str = "") -> st
 
 def read_asset(name: str) -> str:
     """The text of a file that ships with the pages."""
-    return (files("wholedoc.app") / "assets" / name).read_text(encoding="utf-8")
+    return (files("wholedoc.rendering") / "assets" / name).read_text(encoding="utf-8")
 
 
 def escape(text: str) -> str:
-    """Text as HTML, in an attribute too; half a surrogate pair is no text."""
+    """Text as HTML, in an attribute too; half a surrogate pair becomes a question mark."""
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def make_table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """A table of given HTML, cell by cell; ``kind`` is its class."""
+    """A table of given HTML that scrolls where it is too wide; ``kind`` is its class."""
     titles = "".join(f"<th>{title}</th>" for title in head)
     lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
     body = "".join(f"<tr>{line}</tr>\n" for line in lines)
     opening = f'<table class="{kind}">' if kind else "<table>"
-    return f"{opening}<thead><tr>{titles}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+    table = f"{opening}<thead><tr>{titles}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
 def draw_heat_map(

@@ -1,10 +1,26 @@
-"""Tables and charts as values: numbers and words, no drawing."""
+"""Tables as values, and how they are written: plain text, HTML, Markdown, CSV, LaTeX."""
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from itertools import groupby
+from typing import Any
 
-from wholedoc.experiment.paper import Printed
+from wholedoc.rendering.page import escape
+
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "↓": "$\\downarrow$",
+    "±": "$\\pm$",
+    "Δ": "$\\Delta$",
+    "–": "--",
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +56,13 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""
     """How to read it, and what the paper had there."""
-    printed: tuple[Printed, ...] = ()
+    printed: tuple["Table", ...] = ()
     """The paper's numbers."""
+
+    @property
+    def headings(self) -> list[str]:
+        """The group and the name of each column."""
+        return [f"{group} {name}".strip() for group, name in self.columns]
 
     def to_json(self) -> dict[str, Any]:
         """The numbers of the table, row by row; None where there is none."""
@@ -53,55 +74,15 @@ class Table:
             }
             for row in self.rows
         ]
-        columns = [f"{group} {name}".strip() for group, name in self.columns]
-        return {"name": self.name, "title": self.title, "columns": columns, "rows": rows}
+        return {"name": self.name, "title": self.title, "columns": self.headings, "rows": rows}
 
+    def to_html(self) -> str:
+        """The table, its note, and the paper's numbers behind a fold."""
+        return format_html(self) + note_html(self.note, self.printed)
 
-@dataclass(frozen=True)
-class Series:
-    """A line, or a colour of bars."""
-
-    label: str
-    points: tuple[tuple[float, float], ...]
-    """x and y; of bars x is the number of the group."""
-    colour: int = 0
-    """The number of its colour: the same system has the same one in all charts."""
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Lines or groups of bars."""
-
-    kind: Literal["lines", "bars"]
-    title: str
-    x: str
-    y: str
-    series: tuple[Series, ...]
-    groups: tuple[str, ...] = ()
-    """The names of groups of bars."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The points of each series."""
-        series = {line.label: [list(point) for point in line.points] for line in self.series}
-        names = {"x": self.x, "y": self.y, "groups": list(self.groups)}
-        return {"title": self.title, **names, "series": series}
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Charts that belong together."""
-
-    name: str
-    title: str
-    charts: tuple[Chart, ...]
-    note: str = ""
-    printed: tuple[Printed, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The points of each chart."""
-        charts = [chart.to_json() for chart in self.charts]
-        return {"name": self.name, "title": self.title, "charts": charts}
+    def to_markdown(self) -> str:
+        """The table, its note, and the paper's numbers."""
+        return join_parts([format_markdown(self), note_markdown(self.note, self.printed)])
 
 
 def mark_best(rows: Sequence[Row], columns: Sequence[int], lowest: bool = False) -> list[Row]:
@@ -119,3 +100,141 @@ def mark_best(rows: Sequence[Row], columns: Sequence[int], lowest: bool = False)
                 cells[column] = replace(cells[column], best=True)
                 marked[number] = replace(marked[number], cells=tuple(cells))
     return marked
+
+
+def format_text(table: Table, width: int) -> str:
+    """A table for a terminal; columns that do not fit into ``width`` follow below.
+
+    Nothing is cut off: a single column may be wider than the terminal.
+    """
+    labels = max((len(row.label) for row in table.rows), default=0)
+    sizes = [
+        max(len(name), len(group), *(len(row.cells[n].text) for row in table.rows))
+        for n, (group, name) in enumerate(table.columns)
+    ]
+    parts = []
+    for chosen in _fitting(sizes, width - labels):
+        columns = [table.columns[n] for n in chosen]
+        heads = [[name for _, name in columns]]
+        if any(group for group, _ in columns):
+            heads.insert(0, [group for group, _ in columns])
+        lines = [("", head) for head in heads]
+        lines += [(row.label, [row.cells[n].text for n in chosen]) for row in table.rows]
+        for label, texts in lines:
+            cells = [f"{text:>{sizes[n]}}" for n, text in zip(chosen, texts, strict=True)]
+            parts.append("  ".join([f"{label:<{labels}}", *cells]).rstrip())
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _fitting(sizes: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Columns, as many as fit beside each other."""
+    chosen: list[int] = []
+    used = 0
+    for n, size in enumerate(sizes):
+        if chosen and used + size + 2 > width:
+            yield chosen
+            chosen, used = [], 0
+        chosen.append(n)
+        used += size + 2
+    if chosen:
+        yield chosen
+
+
+def format_html(table: Table) -> str:
+    """A table that scrolls where it is wider than the page."""
+    head = ""
+    if any(group for group, _ in table.columns):
+        cells = [
+            f'<th colspan="{len(list(members))}">{escape(group)}</th>'
+            for group, members in groupby(table.columns, key=lambda column: column[0])
+        ]
+        head = f'<tr class="groups"><th></th>{"".join(cells)}</tr>'
+    names = "".join(f"<th>{escape(name)}</th>" for _, name in table.columns)
+    blocks = groupby(table.rows, key=lambda row: row.block)
+    bodies = (f"<tbody>{''.join(map(_html_row, rows))}</tbody>" for _, rows in blocks)
+    return (
+        f'<div class="wide"><table class="numbers"><thead>{head}<tr><th></th>{names}</tr></thead>'
+        f"{''.join(bodies)}</table></div>"
+    )
+
+
+def note_html(note: str, printed: Sequence[Table]) -> str:
+    """What stands below a table or a figure."""
+    shown = f'<p class="note">{escape(note)}</p>'
+    if printed:
+        tables = "".join(f"<p>{escape(table.title)}</p>{format_html(table)}" for table in printed)
+        shown += f"<details><summary>The paper’s numbers</summary>{tables}</details>"
+    return shown
+
+
+def note_markdown(note: str, printed: Sequence[Table]) -> str:
+    """What stands below a table or a figure."""
+    parts = [note]
+    for table in printed:
+        caption = f" ({table.title})" if table.title else ""
+        parts += [f"The paper's numbers{caption}:", format_markdown(table)]
+    return join_parts(parts)
+
+
+def join_parts(parts: Sequence[str]) -> str:
+    """Paragraphs of Markdown; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part)
+
+
+def _html_row(row: Row) -> str:
+    cells = (
+        f"<td{'' if cell.value is not None else ' class=none'}>"
+        f"{f'<b>{escape(cell.text)}</b>' if cell.best else escape(cell.text)}</td>"
+        for cell in row.cells
+    )
+    return f"<tr><th>{escape(row.label)}</th>{''.join(cells)}</tr>"
+
+
+def format_markdown(table: Table) -> str:
+    """A table with the best values in bold."""
+    rows = [
+        [row.label, *(f"**{cell.text}**" if cell.best else cell.text for cell in row.cells)]
+        for row in table.rows
+    ]
+    rule = ["---", *("---:" for _ in table.columns)]
+    lines = [["", *table.headings], rule, *rows]
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def format_csv(table: Table) -> str:
+    """A header line, then a line for each row: unrounded numbers, texts where there are none."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["", *table.headings])
+    for row in table.rows:
+        cells = [cell.text if cell.value is None else cell.value for cell in row.cells]
+        writer.writerow([row.label, *cells])
+    return stream.getvalue()
+
+
+def format_latex(table: Table) -> str:
+    """A ``tabular`` with the rules of the package booktabs."""
+    head = " & ".join(["", *map(escape_latex, table.headings)])
+    blocks = []
+    for _, rows in groupby(table.rows, key=lambda row: row.block):
+        lines = []
+        for row in rows:
+            texts = [escape_latex(cell.text) for cell in row.cells]
+            shown = [
+                f"\\textbf{{{text}}}" if cell.best else text
+                for text, cell in zip(texts, row.cells, strict=True)
+            ]
+            lines.append(" & ".join([escape_latex(row.label), *shown]) + r" \\")
+        blocks.append("\n".join(lines))
+    body = "\n\\midrule\n".join(blocks)
+    return (
+        f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}\n\\toprule\n{head} \\\\\n\\midrule\n"
+        f"{body}\n\\bottomrule\n\\end{{tabular}}\n"
+    )
+
+
+def escape_latex(text: str) -> str:
+    """Text as LaTeX."""
+    return "".join(_LATEX.get(character, character) for character in text)

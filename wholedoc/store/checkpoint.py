@@ -1,5 +1,10 @@
-"""Weights and checkpoints on disk: safetensors files, each replaced in one step."""
+"""Weights and checkpoints on disk: safetensors files, each replaced in one step.
 
+Each file has a checksum of its content in its metadata, which is checked when it is read; files of
+older versions have none.
+"""
+
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +20,10 @@ from torch import Tensor, nn
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.kernels import compact, restore
-from wholedoc.training.optimisation import load_optimiser_tensors, optimiser_tensors
 
 _WEIGHTS = "weights."
 _OPTIMISER = "optimiser."
+_CHECKSUM = "sha256"
 
 
 @dataclass
@@ -51,12 +56,12 @@ class Position:
 
 def save_weights(path: Path, model: nn.Module) -> None:
     """Write a model's parameters; shared ones once."""
-    write_atomically(path, save(_tensors(dict(model.named_parameters()))))
+    _write(path, dict(model.named_parameters()))
 
 
 def save_compact(path: Path, model: nn.Module) -> None:
     """Write a model's parameters, matrices in 8 bits."""
-    write_atomically(path, save(_tensors(compact(dict(model.named_parameters())))))
+    _write(path, compact(dict(model.named_parameters())))
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -78,10 +83,14 @@ def save_checkpoint(
     """Write all that a resumption needs into one file."""
     tensors = {
         **{_WEIGHTS + name: value for name, value in model.named_parameters()},
-        **{_OPTIMISER + name: value for name, value in optimiser_tensors(optimiser).items()},
+        **{_OPTIMISER + name: value for name, value in _optimiser_tensors(optimiser).items()},
     }
-    metadata = {"position": json.dumps(asdict(position))}
-    write_atomically(path, save(_tensors(tensors), metadata))
+    _write(path, tensors, {"position": json.dumps(asdict(position))})
+
+
+def save_finished(path: Path, position: Position) -> None:
+    """Write that a stage has ended; its best weights are in a file of their own."""
+    _write(path, {}, {"position": json.dumps(asdict(position))})
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
@@ -89,7 +98,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimiz
     position = read_position(path)
     tensors = _read(path)
     _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
-    load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
+    _load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
     return position
 
 
@@ -119,8 +128,41 @@ def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
     return [tensors[name] for name in names]
 
 
-def _tensors(named: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in named.items()}
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All an optimiser remembers, as named tensors."""
+    return {
+        f"{index}.{name}": value
+        for index, entries in optimiser.state_dict()["state"].items()
+        for name, value in entries.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Make an optimiser remember what another one did."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+
+
+def _write(path: Path, named: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors and metadata, with a checksum of both."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in named.items()}
+    metadata = metadata or {}
+    checksum = _checksum(tensors, metadata)
+    write_atomically(path, save(tensors, {**metadata, _CHECKSUM: checksum}))
+
+
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    """SHA-256 of names, types, shapes and values, in the order of the names."""
+    digest = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -133,20 +175,32 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _read(path: Path) -> dict[str, Tensor]:
     with _open(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = dict(file.metadata() or {})
+    written = metadata.pop(_CHECKSUM, None)
+    if written is not None and written != _checksum(tensors, metadata):
+        raise _unreadable(path, "its content does not match its checksum")
+    return tensors
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     try:
+        path.open("rb").close()  # safetensors calls every file that it cannot open missing
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, OSError) as error:
-        raise UserError(
-            f"cannot be read as weights ({error})",
-            where=str(path),
-            fix="restore it from a copy, or train anew in another directory with --run",
-        ) from error
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    except SafetensorError as error:
+        raise _unreadable(path, str(error)) from error
+
+
+def _unreadable(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot be read as weights ({reason})",
+        where=str(path),
+        fix="restore it from a copy, or train anew in another directory with --run",
+    )
 
 
 def _put(tensors: dict[str, Tensor], parameters: dict[str, nn.Parameter], path: Path) -> None:

@@ -3,7 +3,7 @@
 ``config.toml``            the resolved configuration
 ``versions.json``          what it was trained with
 ``src.vocabulary``, ``trg.vocabulary``
-``data/train``, ``data/dev``  the corpora as numbers, memory-mapped
+``data/train``, ``data/dev``  the corpora as token ids, memory-mapped
 ``data/stage1``            the same of what stage 1 is trained on, if that is more
 ``stage1.safetensors``     the best weights of a stage
 ``stage1.checkpoint``      the state of a stage under way
@@ -18,35 +18,38 @@ An export (``wholedoc export``) has the same files as far as translation needs t
 """
 
 import fcntl
+import hashlib
 import json
-import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 import wholedoc
 from wholedoc.config import Config, load_config
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
-from wholedoc.decoding.descent import System
 from wholedoc.errors import UserError
-from wholedoc.files import write_atomically
+from wholedoc.files import name_file, write_atomically
 from wholedoc.kernels import describe
-from wholedoc.model.language import SentenceVectors
-from wholedoc.model.translation import TranslationModel
-from wholedoc.store.checkpoint import load_weights
-from wholedoc.store.learn_shortlist import read_shortlist
-from wholedoc.training.loop import StageFiles
+from wholedoc.progress import say
+
+Rows = npt.NDArray[np.float32]
+"""One vector per sentence of a corpus, memory-mapped."""
 
 # What may differ between the configuration of a run and that of its resumption.
 _FREE_KEYS = (
     "device",
+    "samples",
     "share",
     "tensorboard",
     "data.test",
@@ -56,12 +59,23 @@ _FREE_KEYS = (
 _STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
 
 
+@dataclass(frozen=True)
+class StageFiles:
+    """Where a stage keeps its state."""
+
+    best: Path
+    """Weights of the lowest dev perplexity."""
+    checkpoint: Path
+    """What training needs to go on."""
+
+
 class Run:
     """A run directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.config_file = directory / "config.toml"
+        self.versions_file = directory / "versions.json"
         self.lexicon_file = directory / "lexicon.tsv"
         self.shortlist_file = directory / "shortlist.safetensors"
         self.export_file = directory / "export.json"
@@ -71,7 +85,7 @@ class Run:
         return self.directory / "src.vocabulary", self.directory / "trg.vocabulary"
 
     def data(self, name: str) -> Path:
-        """Where a corpus lies as numbers."""
+        """Where an encoded corpus lies."""
         return self.directory / "data" / name
 
     def stage(self, name: str) -> StageFiles:
@@ -93,13 +107,16 @@ class Run:
         """
         if self.config_file.exists():
             old = load_config(self.config_file)
-            if old == config:
-                return
             if self.has_begun():
                 _compare(old, config, self.config_file)
-            else:
+                self._compare_versions(config)
+            if old == config:
+                return
+            if not self.has_begun():
                 self.forget_data()
-        self._write_versions(config)
+        if not self.has_begun():
+            versions = json.dumps(current_versions(config), indent=2)
+            write_atomically(self.versions_file, versions + "\n")
         write_atomically(self.config_file, format_toml(config.to_dict()))
 
     def has_begun(self) -> bool:
@@ -108,24 +125,25 @@ class Run:
         return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
 
     def forget_data(self) -> None:
-        """Remove vocabularies and numbered corpora."""
+        """Remove vocabularies and encoded corpora."""
         for file in self.vocabulary_files():
             file.unlink(missing_ok=True)
         if (self.directory / "data").exists():
             shutil.rmtree(self.directory / "data")
 
-    def _write_versions(self, config: Config) -> None:
-        versions = {
-            "wholedoc": wholedoc.__version__,
-            "torch": str(torch.__version__),
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "threads": torch.get_num_threads(),
-            "kernels": describe(mixed=config.stage1.precision == "mixed"),
-            "seed": config.seed,
-        }
-        write_atomically(self.directory / "versions.json", json.dumps(versions, indent=2) + "\n")
+    def load_versions(self) -> dict[str, Any]:
+        """What the run was begun with; nothing where that cannot be read."""
+        try:
+            return dict(json.loads(self.versions_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _compare_versions(self, config: Config) -> None:
+        """Say so where a run goes on with other versions, or on another machine."""
+        now = current_versions(config)
+        differences = compare_versions({**now, **self.load_versions()}, now)
+        if differences:
+            say(f"{self.directory} was begun with {differences}: results may differ by rounding")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -192,7 +210,7 @@ class Run:
         return load_vocabulary(src), load_vocabulary(trg)
 
     def load_corpus(self, name: str) -> EncodedCorpus:
-        """A corpus as numbers."""
+        """An encoded corpus."""
         corpus = EncodedCorpus.open(self.data(name))
         if corpus is None:
             raise UserError(
@@ -202,53 +220,41 @@ class Run:
             )
         return corpus
 
-    def load_sentence_vectors(self) -> SentenceVectors:
-        """The language models of stage 0, frozen."""
-        src, _ = self.load_vocabularies()
-        vectors = SentenceVectors(len(src), self.load_config().model)
-        for direction, model in vectors.models.items():
-            load_weights(self.stage(language_stage(direction)).best, model)
-        return vectors.eval()
 
-    def load_system(self) -> System:
-        """The best models of the stages that have some, ready for search."""
-        config = self.load_config()
-        src, trg = (len(vocabulary) for vocabulary in self.load_vocabularies())
-        device = choose_device(config)
-        stage1, stage2 = self.stage("stage1").best, self.stage("stage2").best
-        if not stage1.exists():
-            raise UserError(
-                "holds no trained weights yet",
-                where=str(self.directory),
-                fix="let `wholedoc train` finish its first epoch",
-            )
-        base = TranslationModel(config.model.without_context(), src, trg)
-        load_weights(stage1, base)
-        base.to(device).eval()
-        shortlist = read_shortlist(self.shortlist_file, (src, trg)) if self.is_export else None
-        if not config.model.reads_document or not stage2.exists():
-            return System(base, base, None, self.is_export, shortlist)
-        model = TranslationModel(config.model, src, trg)
-        load_weights(stage2, model)
-        vectors = self.load_sentence_vectors().to(device) if config.model.reads_source else None
-        return System(model.to(device).eval(), base, vectors, self.is_export, shortlist)
+def current_versions(config: Config) -> dict[str, Any]:
+    """What weights depend on beside settings and data, and what else is good to know."""
+    return {
+        "wholedoc": wholedoc.__version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "sentencepiece": version("sentencepiece"),
+        "machine": platform.machine(),
+        "kernels": describe(mixed=False),
+        "kernels, mixed precision": describe(mixed=True),
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "seed": config.seed,
+    }
+
+
+_DECISIVE = ("wholedoc", "torch", "numpy", "sentencepiece", "machine", "kernels")
+
+
+def compare_versions(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, mixed: bool = False
+) -> str:
+    """Where weights made with one may differ from weights made with the other; empty where not."""
+    keys = (*_DECISIVE, "kernels, mixed precision") if mixed else _DECISIVE
+    return "; ".join(
+        f"{key} {before.get(key, 'unknown')}, now {now.get(key, 'unknown')}"
+        for key in keys
+        if before.get(key) != now.get(key)
+    )
 
 
 def language_stage(direction: str) -> str:
     """The name of a direction's part of stage 0."""
     return f"stage0-{direction}"
-
-
-def choose_device(config: Config) -> torch.device:
-    """The device a configuration asks for; of several, each process started here has its own."""
-    available = torch.cuda.is_available()
-    if config.device == "cuda" and not available:
-        raise UserError(
-            "there is no CUDA device here", where="device = 'cuda'", fix="set device=auto or cpu"
-        )
-    if not available or config.device == "cpu":
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def format_toml(values: dict[str, Any], prefix: str = "") -> str:
@@ -287,3 +293,36 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def digest_files(*paths: Path) -> str:
+    """A digest of what some files hold."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def rows_file(directory: Path, name: str, digest: str) -> Path:
+    """Where the rows made by what ``digest`` stands for are kept."""
+    return directory / f"{name}-{digest}.f32"
+
+
+def cached_rows(
+    directory: Path, name: str, digest: str, width: int, parts: Iterable[Tensor]
+) -> Rows:
+    """The rows made by what ``digest`` stands for: read from disk, else computed from ``parts``.
+
+    The digest is in the file's name, so rows of other weights are never taken for these; they are
+    removed when new ones are written.
+    """
+    path = rows_file(directory, name, digest)
+    if not path.exists():
+        unfinished = path.with_suffix(".part")
+        with name_file(path), unfinished.open("wb") as stream:
+            for part in parts:
+                stream.write(part.float().cpu().numpy().tobytes())
+        for stale in directory.glob(f"{name}-*.f32"):
+            stale.unlink()
+        unfinished.replace(path)
+    return np.memmap(path, dtype=np.float32, mode="r").reshape(-1, width)

@@ -1,4 +1,4 @@
-"""The corpora of a run: read, filtered, and kept as numbers in its directory."""
+"""The corpora of a run: read, filtered, and kept as token ids in its directory."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,21 @@ from wholedoc.errors import UserError
 from wholedoc.files import name_file
 from wholedoc.progress import say
 from wholedoc.store.run import Run
-from wholedoc.training.reuse import adopt_data
+from wholedoc.training.reuse import Reuse
+
+
+def check_data(config: Config, run: Run) -> None:
+    """Find out before anything is written that a new run lacks a file."""
+    if not run.config_file.exists():
+        for sets in _corpora(config).values():
+            _Joined(config, sets)
 
 
 def prepare_data(config: Config, run: Run) -> None:
-    """Build the vocabularies and number the corpora, unless an earlier start has done so."""
+    """Build the vocabularies and encode the corpora, unless an earlier start has done so."""
     digests = {name: _digest(config, sets) for name, sets in _corpora(config).items()}
     _check_unchanged(config, run, digests)
-    adopt_data(config, run, digests)
+    Reuse(config, run).data(digests)
     vocabulary_files = run.vocabulary_files()
     if not all(file.exists() for file in vocabulary_files):
         say("building vocabularies")
@@ -38,15 +45,17 @@ def prepare_data(config: Config, run: Run) -> None:
             with name_file(run.data(name)):
                 encoded = encode_corpus(corpus, *vocabularies, run.data(name), digests[name] or "")
             say(f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; {corpus}")
+            for part in corpus.parts:
+                part.warn()
 
 
 def sentence_set(config: Config) -> str:
-    """Which of the numbered corpora stage 1 is trained on."""
+    """Which of the encoded corpora stage 1 is trained on."""
     return "stage1" if config.data.extra.src else "train"
 
 
 def _corpora(config: Config) -> dict[str, list[str]]:
-    """The numbered corpora of a run, each with the sets of the configuration that it joins."""
+    """The encoded corpora of a run, each with the sets of the configuration that it joins."""
     corpora = {"train": ["train"], "dev": ["dev"]}
     return corpora | ({"stage1": ["train", "extra"]} if config.data.extra.src else {})
 
@@ -96,19 +105,36 @@ class FilteredCorpus:
         self.corpus = corpus
         self.filters = filters
         self.counts = FilterCounts()
+        self.read = self.kept = 0
+        """Sentence pairs before and after the filters."""
 
     def __iter__(self) -> Iterator[Document]:
         self.counts = FilterCounts()
-        empty = True
-        for document in filter_documents(self.corpus, self.filters, self.counts):
-            empty = False
+        self.read = self.kept = 0
+        for document in filter_documents(self._counted(), self.filters, self.counts):
+            self.kept += len(document.pairs)
             yield document
-        if empty:
+        if not self.kept:
             raise UserError(
                 f"no sentence is left: {self.counts}",
                 where=str(self.corpus.inputs.src),
                 fix="loosen data.min_sentences, data.max_words or data.max_ratio, or check the "
                 "files",
+            )
+
+    def _counted(self) -> Iterator[Document]:
+        for document in self.corpus:
+            self.read += len(document.pairs)
+            yield document
+
+    def warn(self) -> None:
+        """Say so where the filters have left out more than half of what was read last."""
+        if 2 * self.kept < self.read:
+            lost = self.read - self.kept
+            say(
+                f"warning: {self.corpus.inputs.src}: the filters left out {lost:,} of "
+                f"{self.read:,} sentence pairs ({self.counts}); check data.min_sentences, "
+                "data.max_words and data.max_ratio"
             )
 
 

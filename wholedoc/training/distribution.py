@@ -18,7 +18,7 @@ Items = TypeVar("Items", bound=Sequence[Any] | NDArray[Any])
 
 
 @dataclass(frozen=True)
-class World:
+class ProcessGroup:
     """This process among all that train together."""
 
     rank: int = 0
@@ -34,8 +34,8 @@ class World:
         part: Items = items[self.rank :: self.size]  # type: ignore[assignment]
         return part
 
-    def wait(self) -> None:
-        """Go on when all have come here."""
+    def barrier(self) -> None:
+        """Wait until all processes have come here."""
         if self.size > 1:
             distributed.barrier()
 
@@ -70,13 +70,13 @@ def is_leader() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def join_world(device: torch.device) -> World:
+def join_process_group(device: torch.device) -> ProcessGroup:
     """Meet the other processes that ``torchrun`` started; alone without it."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        return World()
+        return ProcessGroup()
     if not distributed.is_initialized():
         # Gradients live on the device, counts on the CPU. The leader may prepare data for long.
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         distributed.init_process_group(backend, timeout=timedelta(days=1))
-    return World(distributed.get_rank(), size)
+    return ProcessGroup(distributed.get_rank(), size)

@@ -7,10 +7,9 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -25,15 +24,33 @@ from wholedoc.store.checkpoint import (
     Position,
     load_checkpoint,
     load_weights,
+    read_position,
     save_checkpoint,
+    save_finished,
     save_weights,
 )
-from wholedoc.training.distribution import World
+from wholedoc.store.run import StageFiles
+from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.log import RunLog
-from wholedoc.training.objective import Loss
 from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
 
 _UPDATES_PER_LOG_LINE = 50
+
+
+@dataclass(frozen=True)
+class DevSample:
+    """How some dev sentences are translated."""
+
+    bleu: float
+    """BLEU of sacrebleu, between texts as the vocabulary spells them."""
+    sentences: int
+    """How many sentences it is of."""
+    source: str
+    """One of them ..."""
+    translation: str
+    """... its translation ..."""
+    reference: str
+    """... and the one that was given."""
 
 
 class Task(ABC):
@@ -41,39 +58,31 @@ class Task(ABC):
 
     name: str
     model: nn.Module
+    sample: Callable[[], DevSample] | None = None
+    """Translates some dev sentences, where there is something to translate."""
 
     @abstractmethod
     def updates(self, epoch: int) -> Sequence[Any]:
         """The work of each update of an epoch; the same for the same epoch, always."""
 
     @abstractmethod
-    def losses(self, update: Any, world: World) -> Iterator[Loss]:
-        """This process's share of an update, one minibatch after the other."""
+    def backward(self, update: Any, group: ProcessGroup) -> tuple[float, int]:
+        """Forward and backward pass of this process's share of an update.
+
+        Adds to the gradients of the model; returns −Σ log P of the words, and their number.
+        """
 
     @abstractmethod
-    def dev_perplexity(self, world: World) -> float:
+    def dev_perplexity(self, group: ProcessGroup) -> float:
         """Perplexity per word of the dev set, dropout and smoothing off."""
 
 
-def add_gradients(task: Task, update: Any, world: World, config: StageConfig) -> tuple[float, int]:
-    """Go there and back for this process's share of an update; its −Σ log P, and its words."""
-    nats, words = 0.0, 0
+def add_gradients(
+    task: Task, update: Any, group: ProcessGroup, config: StageConfig
+) -> tuple[float, int]:
+    """What :meth:`Task.backward` does, in the precision that the stage asks for."""
     with mixed_precision(config.precision == "mixed"):
-        for loss in task.losses(update, world):
-            loss.smoothed.backward()  # type: ignore[no-untyped-call]
-            nats, words = nats + loss.nats, words + loss.words
-            del loss  # and all that it was computed from, before the next one is
-    return nats, words
-
-
-@dataclass(frozen=True)
-class StageFiles:
-    """Where a stage keeps its state."""
-
-    best: Path
-    """Weights of the lowest dev perplexity."""
-    checkpoint: Path
-    """Everything needed to go on."""
+        return task.backward(update, group)
 
 
 @contextmanager
@@ -87,22 +96,27 @@ def tiny_numbers_as_zero() -> Iterator[None]:
 
 
 class Stopped(Exception):  # noqa: N818 (a request, not an error)
-    """Training was asked to stop; everything is saved."""
+    """Training was asked to stop by a signal; everything is saved."""
+
+    def __init__(self, signal_number: int = signal.SIGTERM) -> None:
+        super().__init__(signal_number)
+        self.exit_code = 128 + signal_number
+        """That of a program that a signal ended, by convention."""
 
 
 def train_stage(
-    task: Task, config: StageConfig, seed: int, files: StageFiles, log: RunLog, world: World
+    task: Task, config: StageConfig, seed: int, files: StageFiles, log: RunLog, group: ProcessGroup
 ) -> Position:
     """Train a stage to its end, from its checkpoint if there is one; leaves the best weights."""
     optimiser = make_optimiser(config, task.model.parameters())
-    position = Position()
-    if files.checkpoint.exists():
+    position = read_position(files.checkpoint) if files.checkpoint.exists() else Position()
+    if files.checkpoint.exists() and not position.finished:
         position = load_checkpoint(files.checkpoint, task.model, optimiser)
     if position.finished:
-        if world.leads:
+        if group.leads:
             say(f"{task.name}: nothing left to do, finished by an earlier start")
     else:
-        if world.leads:
+        if group.leads:
             check_precision(config.precision)
             if position.updates:
                 say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
@@ -110,12 +124,12 @@ def train_stage(
                 "start",
                 task.name,
                 updates=position.updates,
-                processes=world.size,
+                processes=group.size,
                 kernels=describe(mixed=config.precision == "mixed"),
             )
         with _graceful_stop() as stop:
-            _Loop(task, config, seed, files, log, world, optimiser, position, stop).run()
-    world.wait()  # for the leader to have written the best weights
+            _Loop(task, config, seed, files, log, group, optimiser, position, stop).run()
+    group.barrier()  # for the leader to have written the best weights
     load_weights(files.best, task.model)
     return position
 
@@ -124,21 +138,27 @@ def train_stage(
 class _StopFlag:
     """Set by a signal, looked at between updates."""
 
-    wanted: bool = False
+    signal_number: int = 0
+    """Which one came; 0 if none did."""
 
 
 @contextmanager
 def _graceful_stop() -> Iterator[_StopFlag]:
-    """Turn the first SIGINT or SIGTERM into a flag; the second one acts as usual."""
+    """Turn the first signal that asks to stop into a flag; the second one acts as usual.
+
+    One that is ignored, as SIGHUP is under nohup, stays so.
+    """
     flag = _StopFlag()
     if threading.current_thread() is not threading.main_thread():
         yield flag  # signals reach the main thread only
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    before = {number: old for number, old in handlers.items() if old is not signal.SIG_IGN}
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        flag.wanted = True
+        flag.signal_number = number
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
@@ -159,7 +179,7 @@ class _Loop:
     seed: int
     files: StageFiles
     log: RunLog
-    world: World
+    group: ProcessGroup
     optimiser: torch.optim.Optimizer
     position: Position
     stop: _StopFlag
@@ -171,10 +191,10 @@ class _Loop:
         total = self.config.epochs * length
         done = (position.epoch - 1) * length + position.done
         self._saved = self._clock = time.monotonic()
-        with ProgressBar(self.task.name, total, done, shown=self.world.leads) as bar:
+        with ProgressBar(self.task.name, total, done, shown=self.group.leads) as bar:
             while not position.finished:
                 self._epoch(bar)
-        if self.world.leads:
+        if self.group.leads:
             say(
                 f"{self.task.name}: done in {format_seconds(position.seconds)}, best dev "
                 f"perplexity {position.best_perplexity:.2f} in epoch {position.best_epoch}"
@@ -198,14 +218,14 @@ class _Loop:
     def _update(self, update: Any, share: float) -> tuple[float, float, int]:
         """One step of the optimiser; gives the learning rate, gradient norm and words."""
         position, model, config = self.position, self.task.model, self.config
-        torch.manual_seed(hash((self.seed, position.updates, self.world.rank)) % 2**63)
+        torch.manual_seed(hash((self.seed, position.updates, self.group.rank)) % 2**63)
         rate = learning_rate(config, Moment(position.epoch, share, position.updates))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad()
-        nats, words = add_gradients(self.task, update, self.world, config)
-        self.world.sum_gradients(model.parameters())
-        nats, total = self.world.sum([nats, words])
+        nats, words = add_gradients(self.task, update, self.group, config)
+        self.group.sum_gradients(model.parameters())
+        nats, total = self.group.sum([nats, words])
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         scale = 1 / total if config.normalisation == "token" else 1.0
         norm = scale * torch.nn.utils.get_total_norm(gradients).item()
@@ -227,20 +247,21 @@ class _Loop:
     def _finish_epoch(self) -> None:
         """Dev perplexity, best weights, the end or the next epoch, a checkpoint."""
         position = self.position
-        perplexity = self.task.dev_perplexity(self.world)
+        perplexity = self.task.dev_perplexity(self.group)
         better = perplexity < position.best_perplexity
         if better:
             position.best_perplexity, position.best_epoch = perplexity, position.epoch
-            if self.world.leads:
+            if self.group.leads:
                 save_weights(self.files.best, self.task.model)
         train_perplexity = math.exp(min(position.nats / position.words, 700))
         self._count_time()
         self._log("epoch", dev_perplexity=perplexity, train_perplexity=train_perplexity)
-        if self.world.leads:
+        if self.group.leads:
             say(
                 f"{self.task.name}, epoch {position.epoch}/{self.config.epochs}: perplexity "
                 f"{train_perplexity:.2f} train, {perplexity:.2f} dev{' (best)' if better else ''}"
             )
+            self._show_sample()
         waited = position.epoch - position.best_epoch
         tired = 0 < self.config.patience <= waited
         position.finished = tired or position.epoch == self.config.epochs
@@ -248,20 +269,31 @@ class _Loop:
         position.done, position.nats, position.words = 0, 0.0, 0
         self._checkpoint()
 
+    def _show_sample(self) -> None:
+        """Say and log how some dev sentences are translated now."""
+        if self.task.sample is None:
+            return
+        sample = self.task.sample()
+        self._log("sample", **asdict(sample))
+        say(
+            f"  BLEU {sample.bleu:.1f} on {sample.sentences} dev sentences, greedily; such as "
+            f"{sample.source!r} → {sample.translation!r} (reference {sample.reference!r})"
+        )
+
     def _keep(self) -> None:
         """Between updates: a checkpoint when it is time, or the end when asked to stop."""
-        wanted = (
-            self.world.sum([self.stop.wanted])[0] > 0 if self.world.size > 1 else self.stop.wanted
-        )
+        wanted = self.group.sum([self.stop.signal_number])[0] > 0
         late = time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
         if wanted or (late and self.config.checkpoint_minutes > 0):
             self._count_time()
             self._checkpoint()
         if wanted:
-            raise Stopped
+            raise Stopped(self.stop.signal_number or signal.SIGTERM)
 
     def _checkpoint(self) -> None:
-        if self.world.leads:
+        if self.group.leads and self.position.finished:
+            save_finished(self.files.checkpoint, self.position)
+        elif self.group.leads:
             save_checkpoint(self.files.checkpoint, self.task.model, self.optimiser, self.position)
         self._saved = time.monotonic()
 
@@ -270,8 +302,8 @@ class _Loop:
         self.position.seconds += now - self._clock
         self._clock = now
 
-    def _log(self, event: str, **values: float) -> None:
-        if not self.world.leads:
+    def _log(self, event: str, **values: float | str) -> None:
+        if not self.group.leads:
             return
         position = self.position
         now = position.seconds + time.monotonic() - self._clock

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from wholedoc.config import StageConfig
 
@@ -64,22 +64,3 @@ def take_step(optimiser: torch.optim.Optimizer, scale: float) -> None:
     optimiser.grad_scale = torch.tensor(1 / scale, dtype=torch.float32)  # type: ignore[attr-defined]
     optimiser.step()
     del optimiser.grad_scale  # type: ignore[attr-defined]
-
-
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All an optimiser remembers, as named tensors."""
-    return {
-        f"{index}.{name}": value
-        for index, entries in optimiser.state_dict()["state"].items()
-        for name, value in entries.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Make an optimiser remember what another one did."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = value
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

@@ -19,22 +19,32 @@ from torch import Tensor, nn
 
 from wholedoc.config import Config
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.decoding.likelihood import generated_states, given_states
+from wholedoc.corpus.vocabulary import Vocabulary
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.scoring import generated_states, given_states
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_known_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
-from wholedoc.store.rows import Rows, cached_rows, digest_files, rows_file
-from wholedoc.store.run import Run, choose_device, language_stage
-from wholedoc.training.data import open_corpus, prepare_data, sentence_set
-from wholedoc.training.distribution import World, join_world
+from wholedoc.store.model import choose_device, load_sentence_vectors
+from wholedoc.store.run import (
+    Rows,
+    Run,
+    cached_rows,
+    digest_files,
+    language_stage,
+    rows_file,
+)
+from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
+from wholedoc.training.distribution import ProcessGroup, join_process_group
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, tiny_numbers_as_zero, train_stage
-from wholedoc.training.reuse import adopt_file, adopt_stage
+from wholedoc.training.objective import DocumentSet
+from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
-    DocumentSet,
     DocumentTask,
+    Sampler,
     Sets,
     Stage,
     language_task,
@@ -47,17 +57,18 @@ _SENTENCES_AT_ONCE = 1000
 def train(config: Config, directory: Path) -> Run:
     """Run all stages of a configuration into a run directory, from wherever it stopped."""
     device = choose_device(config)
-    world = join_world(device)
+    group = join_process_group(device)
     run = Run(directory)
     with ExitStack() as stack:
-        if world.leads:
+        if group.leads:
+            check_data(config, run)
             stack.enter_context(run.lock())
             run.prepare(config)
             prepare_data(config, run)
-        world.wait()
+        group.barrier()
         stack.enter_context(tiny_numbers_as_zero())
-        _Training(config, run, device, world).run_stages()
-        world.wait()
+        _Training(config, run, device, group, Reuse(config, run)).run_stages()
+        group.barrier()
     return run
 
 
@@ -68,14 +79,15 @@ class _Training:
     config: Config
     run: Run
     device: torch.device
-    world: World
+    group: ProcessGroup
+    reuse: Reuse
 
     def run_stages(self) -> None:
         """All stages that the configuration needs."""
         sets = Sets(self.run.load_corpus("train"), self.run.load_corpus("dev"))
         sentences = Sets(self.run.load_corpus(sentence_set(self.config)), sets.dev)
         sentence_model = self._train_sentence_model(sentences)
-        self._learn_lexicon(sentence_model)
+        self._learn_lexicon()
         if not self.config.model.reads_document:
             return
         if self.config.model.reads_source:
@@ -84,13 +96,13 @@ class _Training:
         self._train_document_model(sets, sentence_model)
 
     def _train(self, task: Task) -> None:
-        log = RunLog(self.run.directory, self.config.tensorboard and self.world.leads)
+        log = RunLog(self.run.directory, self.config.tensorboard and self.group.leads)
         stage = self.config.stage(task.name)
         files = self.run.stage(task.name)
-        if self.world.leads:
-            adopt_stage(self.config, self.run, task.name, log)
-        self.world.wait()
-        train_stage(task, stage, self.config.seed, files, log, self.world)
+        if self.group.leads:
+            self.reuse.stage(task.name, log)
+        self.group.barrier()
+        train_stage(task, stage, self.config.seed, files, log, self.group)
 
     def _train_sentence_model(self, sets: Sets) -> TranslationModel:
         """Stage 1: the model without its memories; gives the best one."""
@@ -100,16 +112,15 @@ class _Training:
             self.config.model.without_context(), len(src), len(trg), stage.config.dropout
         )
         initialise(model, self.config.seed)
-        self._train(translation_task(stage, model.to(self.device), sets))
+        task = translation_task(stage, model.to(self.device), sets, self._sampler(src, trg))
+        self._train(task)
         return model
 
-    def _learn_lexicon(self, model: TranslationModel) -> None:
+    def _learn_lexicon(self) -> None:
         run, config = self.run, self.config
-        if not self.world.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
+        if not self.group.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
             return
-        corpus = open_corpus(config, "train")
-        tokens = config.stage1.batch_tokens
-        lexicon = learn_lexicon(model, corpus, *run.load_vocabularies(), tokens)
+        lexicon = learn_lexicon(open_corpus(config, "train"), *run.load_vocabularies())
         write_lexicon(run.lexicon_file, lexicon)
 
     def _train_language_model(self, direction: str, sets: Sets) -> None:
@@ -148,11 +159,18 @@ class _Training:
                 nn.init.zeros_(matrix.weight)
         if model.source_memory is not None and train.vectors is not None:
             model.source_memory.standardise(_moments(train.vectors))
-        self._train(DocumentTask(model.to(self.device), train, dev, config.stage2, config.seed))
+        model.to(self.device)
+        sampler = self._sampler(src, trg)
+        self._train(DocumentTask(model, train, dev, config.stage2, config.seed, sampler))
+
+    def _sampler(self, src: Vocabulary, trg: Vocabulary) -> Sampler | None:
+        """What translates dev sentences after each epoch, where that is asked for."""
+        return Sampler(src, trg, self.config.samples) if self.config.samples else None
 
     def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
         """The sentence vectors of a corpus, by the language models of stage 0."""
-        vectors = self.run.load_sentence_vectors().to(self.device)
+        src, _ = self.run.load_vocabularies()
+        vectors = load_sentence_vectors(self.run, self.config, len(src)).to(self.device)
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
 
         def parts() -> Iterator[Tensor]:
@@ -176,20 +194,21 @@ class _Training:
     def _cached(self, name: str, digest: str, width: int, parts: Iterator[Tensor]) -> Rows:
         """Rows that the leader computes where they are missing."""
         directory = self.run.directory / "data"
-        if self.world.leads:
+        if self.group.leads:
             file = rows_file(directory, name, digest)
-            adopt_file(self.config, self.run, file)
+            self.reuse.file(file)
             if not file.exists():
                 say(f"preparing {name}")
             cached_rows(directory, name, digest, width, parts)
-        self.world.wait()
+        self.group.barrier()
         return cached_rows(directory, name, digest, width, ())
 
 
 def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
     """Last decoder states of greedy translations, in the order of the corpus."""
+    predictor = Predictor(model)
     for part in _parts(corpus):
-        yield generated_states(model, [corpus.src(t).tolist() for t in part])
+        yield generated_states(predictor, [corpus.src(t).tolist() for t in part])
 
 
 def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:

@@ -1,33 +1,36 @@
 """What each stage trains: sentences by themselves, or documents."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from wholedoc.config import DocumentStageConfig, StageConfig
-from wholedoc.corpus.batches import (
-    DocumentBatches,
-    Indices,
-    SentenceBatches,
-    make_batch,
-    token_batches,
-)
+from wholedoc.config import DocumentStageConfig, SearchConfig, StageConfig
+from wholedoc.corpus.batches import DocumentBatches, Indices, SentenceBatches, make_batch, pad
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.corpus.vocabulary import EOS
+from wholedoc.corpus.vocabulary import EOS, Vocabulary
+from wholedoc.decoding.predictor import Predictor
+from wholedoc.decoding.search import search
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.rows import Rows
-from wholedoc.training.distribution import World
-from wholedoc.training.loop import Task
-from wholedoc.training.objective import Loss, sentence_loss, translation_loss, word_loss
-from wholedoc.training.seam import Seam, encode_twice
+from wholedoc.training.distribution import ProcessGroup
+from wholedoc.training.loop import DevSample, Task
+from wholedoc.training.objective import (
+    DocumentSet,
+    Loss,
+    document_loss,
+    read_documents,
+    sentence_loss,
+    word_loss,
+)
+
+# How dev sentences are translated after an epoch: for the eye only, training does not depend on it.
+_GREEDY = SearchConfig(beam=1)
 
 BatchLoss = Callable[[EncodedCorpus, Indices, float], Loss]
 
@@ -49,6 +52,42 @@ class Stage:
     seed: int
 
 
+@dataclass(frozen=True)
+class Sampler:
+    """Translates dev sentences with a model under training."""
+
+    src_vocabulary: Vocabulary
+    trg_vocabulary: Vocabulary
+    count: int
+    """How many sentences, about."""
+
+    @torch.inference_mode()
+    def sample(
+        self,
+        model: TranslationModel,
+        corpus: EncodedCorpus,
+        sentences: Sequence[int],
+        readings: Readings | None = None,
+    ) -> DevSample:
+        """Translate given sentences of a corpus, with what each reads; the second is shown."""
+        import sacrebleu  # takes a while, and only this needs it
+
+        model.eval()
+        device = next(model.parameters()).device
+        src, lengths = pad([corpus.src(t) for t in sentences])
+        found = search(Predictor(model), src.to(device), lengths.to(device), _GREEDY, 1, readings)
+        translations = [self.trg_vocabulary.decode(best[0].tokens) for best in found]
+        references = [self.trg_vocabulary.decode(corpus.trg(t)[:-1].tolist()) for t in sentences]
+        shown = min(1, len(sentences) - 1)
+        return DevSample(
+            sacrebleu.corpus_bleu(translations, [references], force=True).score,
+            len(sentences),
+            self.src_vocabulary.decode(corpus.src(sentences[shown])[:-1].tolist()),
+            translations[shown],
+            references[shown],
+        )
+
+
 @final
 class SentenceTask(Task):
     """A stage whose updates are batches of sentences drawn across documents.
@@ -56,11 +95,19 @@ class SentenceTask(Task):
     ``loss`` gives the loss of some sentences of a corpus, with a label smoothing.
     """
 
-    def __init__(self, stage: Stage, model: nn.Module, loss: BatchLoss, sets: Sets) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        model: nn.Module,
+        loss: BatchLoss,
+        sets: Sets,
+        sample: Callable[[], DevSample] | None = None,
+    ) -> None:
         self.name = stage.name
         self.model = model
         self.loss = loss
         self.sets = sets
+        self.sample = sample
         self.label_smoothing = stage.config.label_smoothing
         tokens = stage.config.batch_tokens
         self.batches = SentenceBatches(sets.train, tokens, stage.seed)
@@ -70,28 +117,38 @@ class SentenceTask(Task):
         """One batch of sentences per update."""
         return self.batches.epoch(epoch)
 
-    def losses(self, update: Indices, world: World) -> Iterator[Loss]:
+    def backward(self, update: Indices, group: ProcessGroup) -> tuple[float, int]:
         """The loss of this process's sentences of the batch."""
-        sentences = world.share(update)
-        if len(sentences):
-            yield self.loss(self.sets.train, sentences, self.label_smoothing)
+        sentences = group.share(update)
+        if not len(sentences):
+            return 0.0, 0
+        loss = self.loss(self.sets.train, sentences, self.label_smoothing)
+        loss.smoothed.backward()  # type: ignore[no-untyped-call]
+        return loss.nats, loss.words
 
     @torch.inference_mode()
-    def dev_perplexity(self, world: World) -> float:
+    def dev_perplexity(self, group: ProcessGroup) -> float:
         """Over all sentences of the dev set."""
         self.model.eval()
-        batches = world.share(self.dev_batches)
-        return _perplexity((self.loss(self.sets.dev, batch, 0.0) for batch in batches), world)
+        losses = (self.loss(self.sets.dev, part, 0.0) for part in group.share(self.dev_batches))
+        return _perplexity(((loss.nats, loss.words) for loss in losses), group)
 
 
-def translation_task(stage: Stage, model: TranslationModel, sets: Sets) -> SentenceTask:
+def translation_task(
+    stage: Stage, model: TranslationModel, sets: Sets, sampler: Sampler | None = None
+) -> SentenceTask:
     """Stage 1: translate sentences by themselves."""
     device = next(model.parameters()).device
 
     def loss(corpus: EncodedCorpus, sentences: Indices, smoothing: float) -> Loss:
         return sentence_loss(model, make_batch(corpus, sentences).to(device), smoothing)
 
-    return SentenceTask(stage, model, loss, sets)
+    sample = None
+    if sampler is not None:
+        step = max(1, len(sets.dev) // sampler.count)
+        some = range(0, len(sets.dev), step)[: sampler.count]
+        sample = partial(sampler.sample, model, sets.dev, some)
+    return SentenceTask(stage, model, loss, sets, sample)
 
 
 def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets) -> SentenceTask:
@@ -111,17 +168,6 @@ def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets
     return SentenceTask(stage, model, loss, sets)
 
 
-@dataclass(frozen=True)
-class DocumentSet:
-    """A corpus with what its memories are made from; None for a memory that is not read."""
-
-    corpus: EncodedCorpus
-    vectors: Rows | None
-    """Sentence vectors of the source side."""
-    last_states: Rows | None
-    """Last decoder states of the current translations."""
-
-
 @final
 class DocumentTask(Task):
     """Stage 2: translate the sentences of whole documents, given their memories."""
@@ -135,8 +181,10 @@ class DocumentTask(Task):
         dev: DocumentSet,
         config: DocumentStageConfig,
         seed: int,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model: TranslationModel = model
+        self.sample = None if sampler is None else partial(self._sample, sampler)
         self.train = train
         self.dev = dev
         self.config = config
@@ -148,108 +196,44 @@ class DocumentTask(Task):
         """One document per update, or several up to a number of tokens."""
         return self.batches.epoch(epoch)
 
-    def losses(self, update: tuple[range, ...], world: World) -> Iterator[Loss]:
-        """The losses of this process's documents of the update."""
-        documents = world.share(update)
-        if documents:
-            yield from document_losses(
-                self.model,
-                self.train,
-                documents,
-                self.config.batch_tokens,
-                self.config.label_smoothing,
-            )
+    def backward(self, update: tuple[range, ...], group: ProcessGroup) -> tuple[float, int]:
+        """The loss of this process's documents of the update."""
+        documents, config = group.share(update), self.config
+        if not documents:
+            return 0.0, 0
+        return document_loss(
+            self.model, self.train, documents, config.batch_tokens, config.label_smoothing
+        )
 
     @torch.inference_mode()
-    def dev_perplexity(self, world: World) -> float:
+    def dev_perplexity(self, group: ProcessGroup) -> float:
         """Over all documents of the dev set, with the same memories at every epoch."""
         self.model.eval()
         tokens = self.config.batch_tokens
-        groups = world.share(self.dev_batches)
-        return _perplexity(
-            (
-                loss
-                for group in groups
-                for loss in document_losses(self.model, self.dev, group, tokens)
-            ),
-            world,
-        )
+        batches = group.share(self.dev_batches)
+        totals = (document_loss(self.model, self.dev, batch, tokens) for batch in batches)
+        return _perplexity(totals, group)
+
+    @torch.inference_mode()
+    def _sample(self, sampler: Sampler) -> DevSample:
+        """Translate the first dev sentences, given the memories that the dev perplexity is of."""
+        corpus = self.dev.corpus
+        sentences = range(min(sampler.count, len(corpus)))
+        ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
+        documents = [document for document in ranges if document and document[0] in sentences]
+        device = next(self.model.parameters()).device
+        batch = make_batch(corpus, sentences).to(device)
+        self.model.eval()
+        summaries = self.model.encoder(batch.src, batch.src_lengths).summary
+        readings = read_documents(self.model, self.dev, documents, summaries)
+        rows = torch.arange(len(sentences), device=device)
+        return sampler.sample(self.model, corpus, sentences, gather_readings(readings, rows))
 
 
-def document_losses(
-    model: TranslationModel,
-    data: DocumentSet,
-    documents: Sequence[range],
-    batch_tokens: int,
-    label_smoothing: float = 0.0,
-) -> Iterator[Loss]:
-    """−Σ_t log P(y_t | x_t, y_-t, x_-t) over the sentences of some documents, batch by batch.
-
-    Sentences of like length are computed together, whatever document they are in; a document RNN
-    and a reading belong to one document. If there is a way back, each loss is to be taken there
-    before the next one is asked for, so that only one batch's decoder is ever in memory.
-    """
-    corpus = data.corpus
-    device = next(model.parameters()).device
-    sentences = [t for document in documents for t in document]
-    lengths = corpus.src_lengths[sentences], corpus.trg_lengths[sentences]
-    parts = token_batches(*lengths, batch_tokens)
-    batches = [make_batch(corpus, [sentences[i] for i in part]).to(device) for part in parts]
-    encode = model.encoder if len(parts) == 1 else partial(encode_twice, model.encoder)
-    encodings = [encode(batch.src, batch.src_lengths) for batch in batches]
-    order = torch.cat([torch.from_numpy(part) for part in parts]).argsort().to(device)
-    summaries = torch.cat([encoding.summary for encoding in encodings])[order]
-    readings = _read(model, data, documents, summaries)
-    seam = Seam()
-    for part, batch, encoding in zip(parts, batches, encodings, strict=True):
-        read = gather_readings(readings, torch.from_numpy(part).to(device))
-        yield translation_loss(
-            model,
-            model.decoder(seam.cut(encoding), batch.trg_in, seam.cut(read)),
-            batch,
-            label_smoothing,
-        )
-    seam.backward()
-
-
-def _read(
-    model: TranslationModel,
-    data: DocumentSet,
-    documents: Sequence[range],
-    summaries: Float[Tensor, "sent states"],
-) -> list[Readings]:
-    """What the sentences of each document read."""
-    sizes = [len(document) for document in documents]
-    all_cells: Sequence[Tensor | None] = [None] * len(documents)
-    if model.source_memory is not None:
-        vectors = torch.cat([_rows(data.vectors, d, summaries.device) for d in documents])
-        all_cells = torch.split(model.source_memory(vectors, sizes), sizes)
-    readings = []
-    for document, summary, cells in zip(
-        documents, torch.split(summaries, sizes), all_cells, strict=True
-    ):
-        last_states = (
-            _rows(data.last_states, document, summaries.device)
-            if model.reads_translations
-            else None
-        )
-        own = torch.arange(len(document), device=summaries.device)
-        words = [data.corpus.src(t).tolist() for t in document]
-        readings.append(model.read(summary, own, cells, last_states, words))
-    return readings
-
-
-def _rows(rows: Rows | None, document: range, device: torch.device) -> Tensor:
-    """The vectors of a document's sentences."""
-    if rows is None:
-        raise ValueError("a memory is read whose cells are not given")
-    return torch.from_numpy(rows[document.start : document.stop].copy()).to(device)
-
-
-def _perplexity(losses: Iterable[Loss], world: World) -> float:
+def _perplexity(totals: Iterable[tuple[float, int]], group: ProcessGroup) -> float:
     """exp of the mean −log P of a word, over all processes."""
     nats, words = 0.0, 0
-    for loss in losses:
-        nats, words = nats + loss.nats, words + loss.words
-    total, count = world.sum([nats, words])
+    for part_nats, part_words in totals:
+        nats, words = nats + part_nats, words + part_words
+    total, count = group.sum([nats, words])
     return math.exp(min(total / count, 700))

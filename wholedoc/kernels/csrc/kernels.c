@@ -102,14 +102,13 @@ const char *source_hash(void)
     return SOURCE_HASH;
 }
 
-/* One step of a GRU: from u and g to s'. */
-static void gates_forward(const Recurrence *gru, const float *restrict before, long rows, long word)
+/* One step of a GRU: from u and g to s'. Compilers vectorise these two only if pointers that do not
+   overlap come as parameters. */
+static __attribute__((noinline)) void
+gates_forward(long rows, long hidden, const float *restrict bias, const float *restrict before,
+              const float *restrict given, float *restrict sums, long sums_row,
+              float *restrict new_states, float *restrict after)
 {
-    const long hidden = gru->hidden, row = gru->extra + 3 * hidden;
-    const float *restrict bias = gru->bias, *restrict given = gru->projected + word * 3 * hidden;
-    float *restrict sums = gru->both + word * row + gru->extra;
-    float *restrict new_states = gru->new_states + word * hidden;
-    float *restrict after = gru->states + word * hidden;
     for (long t = 0; t < rows; t++) {
         for (long i = 0; i < hidden; i++) {
             float memory = sums[i] + bias[i];
@@ -124,7 +123,7 @@ static void gates_forward(const Recurrence *gru, const float *restrict before, l
         }
         before += hidden;
         given += 3 * hidden;
-        sums += row;
+        sums += sums_row;
         new_states += hidden;
         after += hidden;
     }
@@ -132,16 +131,11 @@ static void gates_forward(const Recurrence *gru, const float *restrict before, l
 
 /* d_un = ds' (1 - z)(1 - n^2), d_gn = d_un r, d_r = d_un (g_n + b_n) r (1 - r),
    d_z = ds' (s - n) z (1 - z), d_s = ds' z, to which the part through g is added later. */
-static void gates_backward(const Recurrence *gru, const RecurrenceGrad *back,
-                           const float *restrict grad, const float *restrict before, long rows,
-                           long word)
+static __attribute__((noinline)) void
+gates_backward(long rows, long hidden, const float *restrict grad, const float *restrict before,
+               const float *restrict sums, long sums_row, const float *restrict new_states,
+               float *restrict kept, float *restrict grads, long grads_row)
 {
-    const long hidden = gru->hidden, row = gru->extra + 3 * hidden;
-    const long grads_row = gru->extra + 5 * hidden;
-    const float *restrict sums = gru->both + word * row + gru->extra;
-    const float *restrict new_states = gru->new_states + word * hidden;
-    float *restrict kept = back->grads + word * grads_row;
-    float *restrict grads = kept + hidden + gru->extra;
     for (long t = 0; t < rows; t++) {
         for (long i = 0; i < hidden; i++) {
             float reset = sums[hidden + i], update = sums[2 * hidden + i];
@@ -156,7 +150,7 @@ static void gates_backward(const Recurrence *gru, const RecurrenceGrad *back,
         }
         grad += hidden;
         before += hidden;
-        sums += row;
+        sums += sums_row;
         new_states += hidden;
         kept += grads_row;
         grads += grads_row;
@@ -271,6 +265,24 @@ static void recur_backward(const Recurrence *gru, const RecurrenceGrad *back, lo
              back->state, kept, row, kept, row, workspace);
 }
 
+static void cell_forward(const Recurrence *gru, const float *state, long rows, long word)
+{
+    const long hidden = gru->hidden, row = gru->extra + 3 * hidden;
+    gates_forward(rows, hidden, gru->bias, state, gru->projected + word * 3 * hidden,
+                  gru->both + word * row + gru->extra, row, gru->new_states + word * hidden,
+                  gru->states + word * hidden);
+}
+
+static void cell_backward(const Recurrence *gru, const RecurrenceGrad *back, const float *grad,
+                          const float *state, long rows, long word)
+{
+    const long hidden = gru->hidden, row = gru->extra + 3 * hidden;
+    const long grads_row = gru->extra + 5 * hidden;
+    float *kept = back->grads + word * grads_row;
+    gates_backward(rows, hidden, grad, state, gru->both + word * row + gru->extra, row,
+                   gru->new_states + word * hidden, kept, kept + hidden + gru->extra, grads_row);
+}
+
 static void add(long rows, long columns, float *restrict to, const float *restrict from,
                 long from_row, long to_row)
 {
@@ -299,7 +311,7 @@ void gru_forward(long steps, const int64_t *counts, const Recurrence *gru, float
     for (long j = 0, earlier = 0, word = 0; j < steps; earlier = word, word += counts[j++]) {
         const float *state = state_before(gru, j, earlier);
         recur_forward(gru, state, counts[j], word, workspace);
-        gates_forward(gru, state, counts[j], word);
+        cell_forward(gru, state, counts[j], word);
     }
 }
 
@@ -314,8 +326,8 @@ void gru_backward(long steps, const int64_t *counts, const Recurrence *gru,
         long earlier = j ? word - counts[j - 1] : 0;
         if (j + 1 < steps)
             add(counts[j + 1], hidden, grad + word * hidden, back->grads + later * row, row, hidden);
-        gates_backward(gru, back, grad + word * hidden, state_before(gru, j, earlier), counts[j],
-                       word);
+        cell_backward(gru, back, grad + word * hidden, state_before(gru, j, earlier), counts[j],
+                      word);
         recur_backward(gru, back, counts[j], word, workspace);
     }
 }
@@ -340,12 +352,12 @@ void decoder_forward(const DecoderSteps *d)
             apply_mask(rows * width, dropped, context, d->context_mask + word * width, 0);
         multiply(rows, width, gates, dropped, width, 1, d->context, given, gates, given, gates,
                  d->workspace);
-        gates_forward(lower, lower_state, rows, word);
+        cell_forward(lower, lower_state, rows, word);
         if (d->lower_mask)
             apply_mask(rows * hidden, input, state, d->lower_mask + word * hidden, 0);
         multiply(rows, hidden, gates, input, hidden, 1, d->between, d->between_bias, 0,
                  upper->projected + word * gates, gates, d->workspace);
-        gates_forward(upper, upper_state, rows, word);
+        cell_forward(upper, upper_state, rows, word);
     }
 }
 
@@ -367,13 +379,13 @@ void decoder_backward(const DecoderSteps *d, const DecoderGrad *back)
         float *grad_state = back->grad_states + word * hidden;
         float *contexts = back->d_contexts + word * width;
         add(more, hidden, grad_state, back->upper.grads + later * row, row, hidden);
-        gates_backward(upper, &back->upper, grad_state, state_before(upper, j, earlier), rows, word);
+        cell_backward(upper, &back->upper, grad_state, state_before(upper, j, earlier), rows, word);
         multiply(rows, gates, hidden, upper_grads + row - gates, row, 1, back->between, 0, 0,
                  d_input, hidden, d->workspace);
         if (d->lower_mask)
             apply_mask(rows * hidden, d_input, d_input, d->lower_mask + word * hidden, 0);
         add(more, hidden, d_input, back->lower.grads + later * row, row, hidden);
-        gates_backward(lower, &back->lower, d_input, state_before(lower, j, earlier), rows, word);
+        cell_backward(lower, &back->lower, d_input, state_before(lower, j, earlier), rows, word);
         multiply(rows, gates, width, lower_grads + row - gates, row, 1, back->context, 0, 0,
                  d_context, width, d->workspace);
         apply_mask(rows * width, contexts, d_context,

@@ -1,5 +1,6 @@
 """Runs in one folder share what they would train alike, and nothing else."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from toy import DOCUMENT_SETTINGS, toy_config, write_toy
 
 from wholedoc.store.checkpoint import Position
-from wholedoc.store.run import Run
+from wholedoc.store.run import Run, compare_versions
 from wholedoc.training.data import prepare_data
 from wholedoc.training.log import read_log
 from wholedoc.training.loop import train_stage
@@ -18,13 +19,13 @@ BOTH = [*DOCUMENT_SETTINGS, "model.memory=both", "model.fusion=output"]
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The stages that are trained, not taken over, in order."""
+    """The stages that are trained, not reused, in order."""
     names: list[str] = []
 
-    def spy(task, config, seed, files, log, world):  # type: ignore[no-untyped-def]
+    def spy(task, config, seed, files, log, group):  # type: ignore[no-untyped-def]
         if not files.checkpoint.exists():
             names.append(task.name)
-        return train_stage(task, config, seed, files, log, world)
+        return train_stage(task, config, seed, files, log, group)
 
     monkeypatch.setattr("wholedoc.training.stages.train_stage", spy)
     return names
@@ -164,6 +165,45 @@ def test_a_corpus_that_differs_anywhere_is_numbered_again(tmp_path: Path) -> Non
     ids = [run.vocabulary_files()[0].read_text(encoding="utf-8") for run in (one, two)]
     assert "z" not in ids[0]
     assert "z" in ids[1]
+
+
+@pytest.mark.parametrize(("key", "value"), [("sentencepiece", "0.1"), ("kernels", "beads")])
+def test_what_another_machine_made_is_not_reused_and_that_is_said_once(
+    first: Path,
+    tmp_path: Path,
+    trained: list[str],
+    key: str,
+    value: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(first / "runs", tmp_path / "runs")
+    other = Run(tmp_path / "runs" / "first")
+    versions = json.loads(other.versions_file.read_text(encoding="utf-8"))
+    now, versions[key] = versions[key], value
+    other.versions_file.write_text(json.dumps(versions), encoding="utf-8")
+    config = toy_config(first / "corpus", *BOTH, "share=true", "stage2.epochs=1")
+    second = train(config, tmp_path / "runs" / "second")
+    assert trained == ["stage1", "stage0-forward", "stage0-backward", "stage2"]
+    said = capsys.readouterr().err
+    message = f"not reused from {other.directory}, which was made with {key} {value}, now {now}\n"
+    assert said.count(f"data and vocabularies: {message}") == 1
+    assert said.count(f"stage1: {message}") == 1
+    assert said.count("not reused") == 2
+    # A run that goes on elsewhere says so too.
+    assert second.load_versions()[key] == now
+    train(toy_config(first / "corpus", *BOTH, "share=true"), other.directory)
+    said = capsys.readouterr().err
+    assert f"{other.directory} was begun with {key} {value}, now {now}: results may" in said
+
+
+def test_kernels_of_mixed_precision_matter_where_they_are_used() -> None:
+    one = {"kernels": "a", "kernels, mixed precision": "b"}
+    other = {**one, "kernels, mixed precision": "c"}
+    assert compare_versions(one, other) == ""
+    assert compare_versions(one, other, mixed=True) == "kernels, mixed precision b, now c"
+    for key in ("wholedoc", "torch", "numpy", "sentencepiece", "machine", "kernels"):
+        assert compare_versions({**one, key: "1"}, {**one, key: "2"}) == f"{key} 1, now 2"
+    assert compare_versions({}, {"torch": "2"}) == "torch unknown, now 2"
 
 
 def test_unfinished_damaged_and_foreign_runs_are_left_alone(

@@ -6,10 +6,10 @@ from itertools import chain
 import pytest
 
 from wholedoc.errors import UserError
-from wholedoc.metrics import comparison, metrics
-from wholedoc.metrics.comparison import compare
+from wholedoc.metrics import evaluation, scores
+from wholedoc.metrics.evaluation import compare
 from wholedoc.metrics.meteor import UnavailableError
-from wholedoc.metrics.metrics import Bleu, EvaluationSet, Metric, Ter
+from wholedoc.metrics.scores import Bleu, EvaluationSet, Metric, Ter
 from wholedoc.metrics.significance import Pair, bootstrap, randomisation
 
 REFERENCES = [f"the {word} is here and there" for word in "abcdefghijkl"]
@@ -22,8 +22,8 @@ MIXED = list(chain.from_iterable(zip(RIGHT[::2], WORSE[1::2], strict=True)))
 @pytest.fixture(autouse=True)
 def few_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metrics that need no jar."""
-    kept = {name: metric for name, metric in metrics.METRICS.items() if name != "meteor"}
-    monkeypatch.setattr(comparison, "METRICS", kept)
+    kept = {name: metric for name, metric in scores.METRICS.items() if name != "meteor"}
+    monkeypatch.setattr(evaluation, "METRICS", kept)
 
 
 def value(metric: Metric, output: list[str]) -> float:
@@ -33,9 +33,9 @@ def value(metric: Metric, output: list[str]) -> float:
 
 def test_scores_are_means_and_deviations_over_seeds() -> None:
     found = compare(DATA, {"one": [MIXED, WORSE, RIGHT]}, trials=1).systems[0]
-    scores = [value(Ter(DATA), output) for output in (MIXED, WORSE, RIGHT)]
-    mean = sum(scores) / 3
-    deviation = math.sqrt(sum((score - mean) ** 2 for score in scores) / 2)
+    values = [value(Ter(DATA), output) for output in (MIXED, WORSE, RIGHT)]
+    mean = sum(values) / 3
+    deviation = math.sqrt(sum((score - mean) ** 2 for score in values) / 2)
     assert found.seeds == 3
     assert found.values["ter"].mean == pytest.approx(mean)
     assert found.values["ter"].deviation == pytest.approx(deviation)
@@ -97,7 +97,7 @@ def test_what_cannot_be_computed_says_why(monkeypatch: pytest.MonkeyPatch) -> No
         def __init__(self, _: EvaluationSet) -> None:
             raise UnavailableError("no such luck")
 
-    monkeypatch.setattr(comparison, "METRICS", {"bleu": Bleu, "broken": Broken, "ter": Ter})
+    monkeypatch.setattr(evaluation, "METRICS", {"bleu": Bleu, "broken": Broken, "ter": Ter})
     systems = {"base": [WORSE], "new": [MIXED]}
     found = compare(DATA, systems, trials=10, without=["ter"]).to_json()
     reasons = {"broken": "no such luck", "broken2": "no such luck", "ter": "left out as asked"}
@@ -130,3 +130,22 @@ def test_notes_on_documents(documents: list[int], noted: str | None) -> None:
 def test_outputs_have_a_line_for_each_reference() -> None:
     with pytest.raises(UserError, match="has 11 translations of 12 sentences"):
         compare(DATA, {"base": [WORSE], "new": [MIXED[1:]]}, trials=10)
+
+
+def test_too_many_trials_are_refused_at_once() -> None:
+    systems = {"base": [WORSE], "new": [MIXED]}
+    with pytest.raises(UserError, match=r"--trials: 100,000,000 trials are more than 100,000"):
+        compare(DATA, systems, trials=100_000_000)
+
+
+def test_languages_that_are_not_known_are_said() -> None:
+    def notes(src_lang: str, lang: str) -> list[str]:
+        data = EvaluationSet(REFERENCES, [12], None, lang, src_lang)
+        return list(compare(data, {"one": [MIXED]}, trials=1).notes)
+
+    assert notes("et", "en") == notes("", "en") == []
+    written = "lemmas (words are compared as written) and no table of pronouns"
+    assert notes("tlh", "fi") == [
+        f"language 'tlh' has no {written}",
+        "language 'fi' has no table of pronouns",
+    ]

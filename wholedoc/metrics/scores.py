@@ -19,7 +19,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from wholedoc.metrics.discourse import Discourse, Measures
+from wholedoc.metrics.discourse import Discourse, DiscourseCounts
 from wholedoc.metrics.meteor import MeteorJar, UnavailableError
 from wholedoc.metrics.words import UNKNOWN, Splitter
 
@@ -71,7 +71,7 @@ class Metric(ABC):
     """
 
     names: tuple[str, ...]
-    """The scores it gives, the one it is known for first."""
+    """The names of its scores, the main one first."""
     unit: Unit = "sentence"
     """What a row of statistics belongs to."""
     lower_is_better: bool = False
@@ -251,16 +251,16 @@ class DiscourseShares(Metric):
         self._test = Discourse(data.src, data.references, data.documents, splitters=splitters)
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
-        """For each share what is right, then what there is."""
+        """For each share its numerator, then its denominator."""
         return [
-            np.array([_discourse_counts(document) for document in self._test.measure(o).documents])
-            for o in outputs
+            np.array([_discourse_counts(document) for document in self._test.measure(output)])
+            for output in outputs
         ]
 
     def scores(self, sums: Array) -> Array:
         """The shares in percent; NaN where there is nothing to count."""
-        right, there = sums[..., 0::2], sums[..., 1::2]
-        return np.where(there > 0, 100 * _ratio(right, there), np.nan)
+        right, total = sums[..., 0::2], sums[..., 1::2]
+        return np.where(total > 0, 100 * _ratio(right, total), np.nan)
 
     @property
     def signature(self) -> str:
@@ -335,8 +335,8 @@ def sum_documents(statistics: Array, documents: Sequence[int]) -> Array:
     return np.add.reduceat(statistics, firsts, axis=0)
 
 
-def _discourse_counts(document: Measures) -> list[int]:
-    """Right and there, of each of the shares."""
+def _discourse_counts(document: DiscourseCounts) -> list[int]:
+    """Numerator and denominator of each of the shares."""
     consistency, pronouns = document.consistency, document.pronouns
     return [
         *(consistency.same, consistency.pairs),

@@ -9,11 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wholedoc.metrics.alignment import Aligner, Links
+from wholedoc.corpus import word_translations
+from wholedoc.corpus.word_translations import Aligner, Links, WordIds
 from wholedoc.synthetic.documents import draw_document, split_words
 from wholedoc.synthetic.language import Lexeme, SynthConfig, build_language
 
 Text = list[list[str]]
+
+
+class WordAligner:
+    """The aligner on words instead of ids."""
+
+    def __init__(self, src: Text, trg: Text) -> None:
+        self.ids = WordIds()
+        self.aligner = Aligner(self.ids.encode(src), self.ids.encode(trg))
+
+    def align(self, src: Text, trg: Text) -> list[Links]:
+        return self.aligner.align(self.ids.encode(src), self.ids.encode(trg))
+
+    def translations(self, src: Text, trg: Text, most: int) -> list[tuple[str, str]]:
+        found = self.aligner.translations(self.ids.encode(src), self.ids.encode(trg), most)
+        words = self.ids.words
+        return [(words[one], words[other]) for one, other in zip(*found, strict=True)]
 
 
 def synthetic_text(documents: int) -> tuple[Text, Text, list[Links]]:
@@ -52,7 +69,7 @@ def synthetic_text(documents: int) -> tuple[Text, Text, list[Links]]:
 
 def test_the_artificial_language_is_aligned() -> None:
     src, trg, right = synthetic_text(documents=25)
-    found = Aligner(src, trg).align(src, trg)
+    found = WordAligner(src, trg).align(src, trg)
     hits = sum(len(set(a) & set(b)) for a, b in zip(found, right, strict=True))
     assert hits > 1000
     assert hits / sum(map(len, found)) > 0.98  # precision
@@ -143,12 +160,12 @@ def off_diagonal(here: int, length: int, there: int, other_length: int) -> float
 def test_links_are_those_of_the_formulas() -> None:
     src, trg, _ = synthetic_text(documents=1)
     src, trg = src[:5], trg[:5]
-    found = Aligner(src, trg).align(src, trg)
+    found = WordAligner(src, trg).align(src, trg)
     assert found == SlowAligner(src, trg).links()
     assert sum(map(len, found)) > 8
     src[0].append("bali")  # the same word on both sides, far off the diagonal
     trg[0].insert(0, "bali")
-    found = Aligner(src, trg).align(src, trg)
+    found = WordAligner(src, trg).align(src, trg)
     assert found == SlowAligner(src, trg).links()
     assert (5, 0) in found[0]
 
@@ -172,12 +189,56 @@ TRG = ["the house", "the flower", "the blue house", "the blue flower"]
     ],
 )
 def test_links_by_hand(src: str, trg: str, links: Links) -> None:
-    aligner = Aligner([text.split() for text in SRC * 3], [text.split() for text in TRG * 3])
+    aligner = WordAligner([text.split() for text in SRC * 3], [text.split() for text in TRG * 3])
     assert aligner.align([src.split()], [trg.split()]) == [links]
 
 
 def test_nothing_to_learn_from() -> None:
-    assert Aligner([], []).align([["a"], []], [["a"], ["b"]]) == [((0, 0),), ()]
+    assert WordAligner([], []).align([["a"], []], [["a"], ["b"]]) == [((0, 0),), ()]
+
+
+# Translations of words.
+
+
+def test_translations_are_ranked_by_how_often_they_stand_for_a_word() -> None:
+    src, trg = [text.split() for text in SRC * 3], [text.split() for text in TRG * 3]
+    src += [["maison"], ["chat"]]
+    trg += [["home"], ["cat"]]
+    aligner = WordAligner(src, trg)
+    best = {"la": "the", "maison": "house", "fleur": "flower", "bleue": "blue", "chat": "cat"}
+    assert dict(aligner.translations(src, trg, most=1)) == best
+    of_house = [other for one, other in aligner.translations(src, trg, 2) if one == "maison"]
+    assert of_house == ["house", "home"]
+    unseen = aligner.translations([["la", "lune"]], [["the", "moon"]], most=1)
+    assert unseen == [("la", "the"), ("lune", "moon")]  # not learned from, left over
+    assert aligner.translations([], [], most=1) == []
+
+
+def test_every_word_of_the_artificial_language_is_translated() -> None:
+    src, trg, links = synthetic_text(documents=25)
+    right = {(src[t][i], trg[t][j]) for t, found in enumerate(links) for i, j in found}
+    found = WordAligner(src, trg).translations(src, trg, most=1)
+    assert len(found) == len({word for sentence in src for word in sentence})
+    assert len(set(found) & right) > 0.95 * len(found)
+
+
+def test_blocks_of_cells_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    src, trg, _ = synthetic_text(documents=4)
+    whole = WordAligner(src, trg)
+    expected = whole.align(src, trg), whole.translations(src, trg, 3)
+    monkeypatch.setattr(word_translations, "_CELLS_AT_ONCE", 50)
+    parts = WordAligner(src, trg)
+    assert (parts.align(src, trg), parts.translations(src, trg, 3)) == expected
+
+
+def test_a_large_text_is_learned_from_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    src, trg, _ = synthetic_text(documents=4)
+    cells = sum(len(one) * len(other) for one, other in zip(src, trg, strict=True))
+    monkeypatch.setattr(word_translations, "_CELLS_LEARNED", (cells - 1) // 3)
+    aligner = WordAligner(src, trg)
+    some = Aligner(aligner.ids.encode(src[::4]), aligner.ids.encode(trg[::4]))
+    found = aligner.align(src, trg)
+    assert found == some.align(aligner.ids.encode(src), aligner.ids.encode(trg))
 
 
 sentences = st.lists(st.sampled_from("abcdef"), max_size=5)
@@ -191,7 +252,7 @@ def test_the_order_of_sentences_does_not_matter(
 ) -> None:
     def align(order: list[int]) -> dict[int, Links]:
         src, trg = [pairs[t][0] for t in order], [pairs[t][1] for t in order]
-        links = Aligner(src, trg).align(src, trg)
+        links = WordAligner(src, trg).align(src, trg)
         for found, one, other in zip(links, src, trg, strict=True):
             assert list(found) == sorted(set(found))
             assert all(0 <= i < len(one) and 0 <= j < len(other) for i, j in found)

@@ -21,7 +21,7 @@ from sacrebleu.metrics.ter import TER
 from wholedoc.metrics import meteor
 from wholedoc.metrics.discourse import Discourse
 from wholedoc.metrics.meteor import JAR_VARIABLE, MeteorParameters, UnavailableError
-from wholedoc.metrics.metrics import (
+from wholedoc.metrics.scores import (
     METRICS,
     Bleu,
     Chrf,
@@ -316,10 +316,17 @@ def test_discourse_shares_are_those_counted_by_hand() -> None:
     assert scores["terms_kept"] == pytest.approx(200 / 3)  # goals, goal, not Goal
     # Every share stands under its own name: as the measures themselves have it.
     splitters = (Splitter("xx"), Splitter("en"))
-    test = Discourse(data.src, data.references, [4], splitters=splitters)
-    rows = {row.key: row.value for row in test.measure(output).rows() if row.key in scores}
-    assert len(set(rows.values())) > 2
-    assert scores == pytest.approx({name: 100 * value for name, value in rows.items()})
+    (counts,) = Discourse(data.src, data.references, [4], splitters=splitters).measure(output)
+    pairs, pronouns = counts.consistency, counts.pronouns
+    expected = {
+        "consistency": pairs.same / pairs.pairs,
+        "relative_consistency": pairs.same / pairs.reference_same,
+        "pronoun_accuracy": pronouns.correct / pronouns.total,
+        "names_kept": counts.names.kept / counts.names.cases,
+        "terms_kept": counts.terms.kept / counts.terms.cases,
+    }
+    assert len(set(expected.values())) > 2
+    assert scores == pytest.approx({name: 100 * value for name, value in expected.items()})
     nothing = metric.scores(np.zeros(10))
     assert np.isnan(nothing).all()
 

@@ -1,0 +1,125 @@
+"""The document under translation: its source, what its sentences read, its translations so far."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.decoding.predictor import TranslationSystem
+from wholedoc.decoding.search import Hypothesis
+from wholedoc.errors import UserError
+from wholedoc.model.memory import DocumentContext, Readings
+
+Sentence = list[int]
+Progress = Callable[[int, int], None]
+"""Called with numbers of finished sentences and words."""
+
+
+@dataclass(eq=False)
+class DocumentTranslation:
+    """A document and its translations after each pass.
+
+    Its sentences are encoded, and its source memory is made, once, when they are first read.
+    """
+
+    system: TranslationSystem
+    sentences: Sequence[Sentence]
+    """The source token ids, each sentence ended by ``</s>``."""
+    batch_tokens: int
+    """Source positions that are encoded at once."""
+    passes: list[list[list[Hypothesis]]] = field(default_factory=list)
+    """For each pass, for each sentence, its best translations; pass 0 is the first one."""
+    last_states: Float[Tensor, "sent hidden"] | None = None
+    """The cells of its target memory: the last decoder state of each current translation."""
+    readings: Readings = field(default_factory=Readings)
+    """What the sentences read in the last pass."""
+    objective: list[float] = field(default_factory=list)
+    """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first, if measured."""
+    foreign: "DocumentTranslation | None" = None
+    """The document whose memory is read instead of its own, in the control of shuffled memory."""
+
+    @property
+    def tokens(self) -> list[tuple[int, ...]]:
+        """The current translations."""
+        return _tokens(self.passes[-1])
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last pass changed nothing: no later one will."""
+        return len(self.passes) > 1 and _tokens(self.passes[-1]) == _tokens(self.passes[-2])
+
+    def add_pass(self, translations: list[list[Hypothesis]]) -> None:
+        """Make translations of all sentences the current ones."""
+        self.passes.append(translations)
+        if translations:
+            self.last_states = torch.stack([best[0].last_state for best in translations])
+
+    def update(self, t: int, translations: list[Hypothesis]) -> None:
+        """Replace the current translations of one sentence."""
+        self.passes[-1][t] = translations
+        if self.last_states is not None:
+            self.last_states[t] = translations[0].last_state
+
+    def read(
+        self, t: int | None = None, last_state: Float[Tensor, " hidden"] | None = None
+    ) -> Readings:
+        """What all sentences read at this point, or sentence ``t`` alone.
+
+        ``last_state`` stands for that of its current translation.
+        """
+        if not self.sentences:
+            return Readings()
+        source = self.foreign or self
+        document = replace(source.context, last_states=source.last_states)
+        chosen = list(range(len(self.sentences))) if t is None else [t]
+        places = torch.tensor(chosen, device=self.system.device)
+        states = None if self.last_states is None else self.last_states[places]
+        if last_state is not None:
+            states = last_state[None]
+        return self.system.model.read(
+            document, places, self.summaries[places], states, foreign=self.foreign is not None
+        )
+
+    @cached_property
+    def context(self) -> DocumentContext:
+        """What the document offers to its sentences, but for the target memory."""
+        vectors = self.system.vectors
+        found = None if vectors is None else vectors(self.sentences)
+        (context,) = self.system.model.contexts([self.sentences], found)
+        return context
+
+    @cached_property
+    def summaries(self) -> Float[Tensor, "sent states"]:
+        """h_t of each sentence."""
+        model, device = self.system.model, self.system.device
+        lengths = [len(sentence) for sentence in self.sentences]
+        parts = length_batches(lengths, self.batch_tokens)
+        summaries: dict[int, Tensor] = {}
+        for part in parts:
+            src, src_lengths = pad([self.sentences[t] for t in part])
+            encoding = model.encoder(src.to(device), src_lengths.to(device))
+            summaries |= zip(part.tolist(), encoding.summary, strict=True)
+        return torch.stack([summaries[t] for t in range(len(lengths))])
+
+
+def _tokens(translations: list[list[Hypothesis]]) -> list[tuple[int, ...]]:
+    return [best[0].tokens for best in translations]
+
+
+def shuffle_memories(system: TranslationSystem, documents: Sequence[DocumentTranslation]) -> None:
+    """Let each document read the memory of the one before it, and the first that of the last."""
+    filled = [document for document in documents if document.sentences]
+    reason, fix = "", ""
+    if not system.reads_documents:
+        reason, fix = "this model reads no memory", "choose a document model, or do not shuffle"
+    elif len(filled) == 1:
+        reason = "there is no other document whose memory could be read"
+        fix = "translate at least two documents at once"
+    if reason:
+        raise UserError(reason, where="search.shuffle_memory", fix=fix)
+    for i, document in enumerate(filled):
+        document.foreign = filled[i - 1]

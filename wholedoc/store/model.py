@@ -1,0 +1,100 @@
+"""A trained model as a value: all that translating needs, each file of the run read once."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from wholedoc.config import Config
+from wholedoc.corpus.vocabulary import Vocabulary
+from wholedoc.errors import UserError
+from wholedoc.model.language import SentenceVectors
+from wholedoc.model.translation import TranslationModel
+from wholedoc.store.checkpoint import load_weights
+from wholedoc.store.lexicon import read_lexicon
+from wholedoc.store.run import Run, language_stage
+from wholedoc.store.shortlist import Shortlist, read_shortlist
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What a run directory or an export holds, loaded and ready for search."""
+
+    config: Config
+    src_vocabulary: Vocabulary
+    trg_vocabulary: Vocabulary
+    base: TranslationModel
+    """The sentence model of stage 1."""
+    document: TranslationModel | None = None
+    """The document model of stage 2; None for a sentence model."""
+    vectors: SentenceVectors | None = None
+    """The language models of stage 0, from which the source memory is made."""
+    lexicon: dict[str, str] = field(default_factory=dict)
+    """Word translations; empty where none were learned."""
+    shortlist: Shortlist | None = None
+    """The words that search may produce, in an export."""
+    int8: bool = False
+    """Whether the weights are in 8 bits, as in an export."""
+
+
+def load_model(directory: str | Path) -> TrainedModel:
+    """Read a run directory, or what ``wholedoc export`` made of one."""
+    run = Run(Path(directory))
+    config = run.load_config()
+    src, trg = run.load_vocabularies()
+    sizes = len(src), len(trg)
+    device = choose_device(config)
+    stage1, stage2 = run.stage("stage1").best, run.stage("stage2").best
+    if not stage1.exists():
+        raise UserError(
+            "holds no trained weights yet",
+            where=str(run.directory),
+            fix="let `wholedoc train` finish its first epoch",
+        )
+    if config.model.reads_document and not stage2.exists():
+        raise UserError(
+            f"holds no trained document model yet ({stage2.name} is missing)",
+            where=str(run.directory),
+            fix="let `wholedoc train` finish the first epoch of stage 2, or restore the file",
+        )
+    base = TranslationModel(config.model.without_context(), *sizes)
+    load_weights(stage1, base)
+    document, vectors = None, None
+    if config.model.reads_document:
+        document = TranslationModel(config.model, *sizes)
+        load_weights(stage2, document)
+        document.to(device).eval()
+        if config.model.reads_source:
+            vectors = load_sentence_vectors(run, config, len(src)).to(device)
+    return TrainedModel(
+        config,
+        src,
+        trg,
+        base.to(device).eval(),
+        document,
+        vectors,
+        read_lexicon(run.lexicon_file) if run.lexicon_file.exists() else {},
+        read_shortlist(run.shortlist_file, sizes) if run.is_export else None,
+        run.is_export,
+    )
+
+
+def load_sentence_vectors(run: Run, config: Config, vocabulary: int) -> SentenceVectors:
+    """The language models of stage 0, frozen."""
+    vectors = SentenceVectors(vocabulary, config.model)
+    for direction, model in vectors.models.items():
+        load_weights(run.stage(language_stage(direction)).best, model)
+    return vectors.eval()
+
+
+def choose_device(config: Config) -> torch.device:
+    """The device a configuration asks for; of several, each process started here has its own."""
+    available = torch.cuda.is_available()
+    if config.device == "cuda" and not available:
+        raise UserError(
+            "there is no CUDA device here", where="device = 'cuda'", fix="set device=auto or cpu"
+        )
+    if not available or config.device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
