@@ -10,9 +10,9 @@ import pytest
 import torch
 from toy import toy_config
 
-from wholedoc.benchmark import bench, search_speed, training_speed, workload
-from wholedoc.benchmark.bench import print_bench, run_bench
-from wholedoc.benchmark.flops import FORMULA, Text, training_flops
+from wholedoc.benchmark import bench, speed, workload
+from wholedoc.benchmark.bench import format_bench, run_bench
+from wholedoc.benchmark.speed import FORMULA, TextSize, size_of, training_flops
 from wholedoc.benchmark.workload import make_workload
 from wholedoc.config import ModelConfig
 from wholedoc.model.translation import TranslationModel
@@ -25,20 +25,19 @@ def profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
     found = importlib.import_module("training_profile")
     monkeypatch.setattr(found, "keep_freed_memory", lambda: None)
-    monkeypatch.setattr(found, "ROWS", (2,))
     return found
 
 
 @pytest.fixture
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_speed, "WORDS", 30)
-    monkeypatch.setattr(training_speed, "PEAK_SIZE", 16)
-    monkeypatch.setattr(bench, "BATCHES", (20, 50))
-    monkeypatch.setattr(search_speed, "DOCUMENT_SIZES", (2, 5))
+    monkeypatch.setattr(bench, "TURNS", 1)
+    monkeypatch.setattr(speed, "WORDS", 30)
+    monkeypatch.setattr(speed, "PEAK_SIZE", 16)
+    monkeypatch.setattr(speed, "DOCUMENT_SIZES", (2, 5))
 
 
 def test_every_number_that_is_promised_is_there(
-    small_rounds: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small_rounds: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = workload.make_workload
     monkeypatch.setattr(
@@ -52,13 +51,16 @@ def test_every_number_that_is_promised_is_there(
         config = shipped(name)
         model = dataclasses.replace(config.model, **narrow)
         vocabulary = dataclasses.replace(config.vocabulary, size=50)
+        stage1 = dataclasses.replace(config.stage1, batch_tokens=100)
+        stage2 = dataclasses.replace(config.stage2, batch_tokens=100, update_tokens=100)
+        config = dataclasses.replace(config, stage1=stage1, stage2=stage2)
         return dataclasses.replace(config, model=model, vocabulary=vocabulary)
 
     monkeypatch.setattr(workload, "load_config", load)
     threads = torch.get_num_threads()
     found = run_bench(None, ("small", "paper"), rounds=1, sentences=6)
     assert torch.get_num_threads() == threads
-    shown = json.loads(json.dumps(found.to_json()))
+    shown = json.loads(json.dumps(dataclasses.asdict(found)))
     assert shown["peak_gflops"] > 0
     assert {"small", "small, in 32 bits", "paper"} < shown["train"].keys()
     for row in shown["train"].values():
@@ -69,19 +71,13 @@ def test_every_number_that_is_promised_is_there(
     both = [row["cost"] for name, row in shown["train"].items() if "both" in name]
     assert len(both) == 2
     assert shown["document_cost_ratio"] == max(both)
-    control = shown["train"]["small, documents"]["cost"]
-    assert shown["memory_cost_ratio"] == pytest.approx(max(both) / control)
     assert {"greedy", "beam5", "beam5, int8, shortlist"} < shown["decode"].keys()
     for row in shown["decode"].values():
         assert row["words_per_second"] >= row["sentences_per_second"] > 0
     assert shown["document_length"].keys() == {"2", "5"}
-    assert shown["batch_tokens"].keys() == {"small", "paper"}
-    for sizes in shown["batch_tokens"].values():
-        assert sizes.keys() == {"20", "50"}
-        assert all(row["peak_ratio"] > 0 for row in sizes.values())
+    assert all(seconds > 0 for seconds in shown["document_length"].values())
     assert shown["peak_rss_mb"] > 50
-    print_bench(found)
-    printed = capsys.readouterr().out
+    printed = format_bench(found)
     assert "small, both memories, output" in printed
     assert "GFLOP/s" in printed
     assert f"operations: {FORMULA}" in printed
@@ -94,7 +90,7 @@ def test_operations_are_counted_by_the_textbook() -> None:
     src = 2 * (6 * 3 + 6 * 2) + 5 * 4  # two GRUs, keys
     state = 5 * 4 + 6 * 3 + 6 * 4 + 3 * 6 * 2  # query, word, context, three products of states
     trg = state + 2 * 4 + 2 * 3 + 11 * 2  # and the output
-    text = Text(sentences=1, src_words=4, trg_words=6, pairs=24)
+    text = TextSize(sentences=1, src_words=4, trg_words=6, pairs=24)
     expected = 6 * (4 * src + 6 * trg + 24 * (5 + 4))
     assert training_flops(sentence, text) == expected
     document = TranslationModel(config, 7, 11)
@@ -106,7 +102,7 @@ def test_operations_are_counted_by_the_textbook() -> None:
 def test_profile_counts_what_each_part_multiplies(profile: ModuleType) -> None:
     config = ModelConfig(hidden=2, embedding=3, alignment=5)
     model = TranslationModel(config.without_context(), 7, 11)
-    text = Text(sentences=1, src_words=4, trg_words=6, pairs=24)
+    text = TextSize(sentences=1, src_words=4, trg_words=6, pairs=24)
     counted = profile.operations(model, text)
     steps = 5 * 4 + 6 * 4 + 3 * 6 * 2  # query, context, three products of states
     there = 2 * 6 * steps + 2 * 24 * (5 + 4)  # and attention to pairs of words
@@ -115,6 +111,15 @@ def test_profile_counts_what_each_part_multiplies(profile: ModuleType) -> None:
     amounts = [there, 2 * there, encoder, 2 * encoder, 6 * 6 * 11 * 2, 6 * rest]
     assert list(counted.values()) == amounts
     assert sum(amounts) == training_flops(model, text)
+
+
+def test_the_size_of_an_update_of_sentences_and_of_documents(tmp_path: Path) -> None:
+    corpus = make_workload(tmp_path, (20, 20), (4, 5))
+    src, trg = corpus.src_lengths[:3].tolist(), corpus.trg_lengths[:3].tolist()
+    pairs = sum(s * t for s, t in zip(src, trg, strict=True))
+    expected = TextSize(3, sum(src), sum(trg), pairs)
+    assert size_of(corpus, [2, 0, 1]) == expected
+    assert size_of(corpus, (range(2), range(2, 3))) == expected
 
 
 def test_made_up_text_has_the_sizes_of_speeches(tmp_path: Path) -> None:
@@ -134,12 +139,12 @@ def test_a_run_is_measured_with_its_own_corpus_and_left_as_it_is(
 ) -> None:
     run = train(toy_config(tmp_path, "stage1.epochs=1"), tmp_path / "run").directory
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
-    shown = run_bench(run, (), rounds=1, sentences=6).to_json()
-    assert shown["train"].keys() >= {"run", "run, plain loop", "run, both memories, context"}
+    found = run_bench(run, (), rounds=1, sentences=6)
+    assert found.train.keys() >= {"run", "run, by PyTorch", "run, both memories, context"}
     assert before == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     monkeypatch.setattr("sys.argv", ["profile", "--run", str(run), "--updates", "2"])
     profile.main()
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if line.startswith(profile.DECODER_BACK)]
-    assert "measured: " in printed
+    assert "share of the peak of " in printed
     assert before == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}

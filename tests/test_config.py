@@ -215,6 +215,23 @@ def test_every_configuration_survives_the_run_directory(
     assert load_config(file) == config
 
 
+def test_a_file_on_a_base_says_only_what_differs(tmp_path: Path) -> None:
+    changes = '[data.train]\nsrc = "a"\n[model]\nmemory = "both"\nfusion = "context"'
+    file = write(tmp_path, f'base = "small"\n{changes}')
+    small, mine = load_config("small"), load_config(file, ["model.hidden=128", "model.tie=none"])
+    assert mine.data.train.src == "a"
+    assert mine.data.max_words == small.data.max_words == 100
+    assert (mine.model.memory, mine.model.hidden) == ("both", 128)
+    assert mine.model.embedding == small.model.embedding == 256
+    assert mine.stage1 == small.stage1
+
+
+@pytest.mark.parametrize("base", ['"smal"', "3", '"my.toml"', '["small"]'])
+def test_a_base_is_a_shipped_configuration(tmp_path: Path, base: str) -> None:
+    with pytest.raises(UserError, match=r"not a shipped configuration.*choices: .*small"):
+        load_config(write(tmp_path, f"base = {base}"))
+
+
 def test_a_whole_number_is_good_for_a_number_only() -> None:
     assert config_from_dict({"stage1": {"clip": 1}}, "x").stage1.clip == 1.0
     with pytest.raises(UserError, match="whole number"):

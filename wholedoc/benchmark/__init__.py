@@ -1,1 +1,1 @@
-"""How fast this machine trains and translates."""
+"""What ``wholedoc bench`` measures: the speed of training and translating on this machine."""

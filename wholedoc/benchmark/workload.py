@@ -1,11 +1,18 @@
 """What speed is measured on: the corpus of a run, or made-up text with the sizes of real text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from wholedoc.config import Config, DocumentStageConfig, ModelConfig, StageConfig, load_config
+from wholedoc.config import (
+    Config,
+    DocumentStageConfig,
+    ModelConfig,
+    SearchConfig,
+    StageConfig,
+    load_config,
+)
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.vocabulary import SPECIALS, WordVocabulary
@@ -22,7 +29,7 @@ _WORDS = {"subword": (29.0, 30.0), "word": (16.5, 22.0)}
 
 @dataclass(frozen=True)
 class Material:
-    """What is trained on: a corpus in numbers, with its configuration and vocabulary sizes."""
+    """An encoded corpus, with its configuration and the sizes of its vocabularies."""
 
     name: str
     config: Config
@@ -39,6 +46,18 @@ class Material:
         if self.weights is not None:
             load_known_weights(self.weights, model)
         return model
+
+    def source(self, sentences: int) -> list[list[int]]:
+        """So many source sentences, from the beginning again where there are fewer."""
+        return [self.corpus.src(t % len(self.corpus)).tolist() for t in range(sentences)]
+
+    @property
+    def search(self) -> SearchConfig:
+        """How to search; an untrained model, which never ends, with as many words as the source."""
+        config = replace(self.config.search, order="parallel", shuffle_memory=False)
+        if self.weights is None:
+            config = replace(config, max_length_factor=1.0, max_length_extra=0)
+        return config
 
 
 def shipped_material(name: str, directory: Path) -> Material:

@@ -222,11 +222,11 @@ def bench(
     if run:
         load_model_config(run)
 
-    from wholedoc.benchmark.bench import print_bench, run_bench
+    from wholedoc.benchmark.bench import format_bench, run_bench
 
     found = run_bench(run, ("small", "paper"), rounds, sentences)
     if as_json:
-        print_json(found.to_json())
+        print_json(dataclasses.asdict(found))
     else:
         with name_standard_output():
-            print_bench(found)
+            print(format_bench(found))

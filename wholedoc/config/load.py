@@ -43,13 +43,40 @@ class _Origins:
 
 
 def load_config(path: str | Path, settings: Sequence[str] = ()) -> Config:
-    """Read a TOML configuration (a file or the name of a shipped one) and apply ``key=value``s."""
+    """Read a TOML configuration (a file or the name of a shipped one) and apply ``key=value``s.
+
+    A file that begins with ``base = "small"`` only says what differs from that shipped one.
+    """
     file = find_config(path)
-    values = read_toml(file)
+    values = _on_base(read_toml(file), file)
     origins = _Origins(str(file))
     for setting in settings:
         _apply(values, setting, origins)
     return _check_together(_build(Config, values, "", origins), origins)
+
+
+def _on_base(values: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The values of a file, over those of the shipped configuration that its ``base`` names."""
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    shipped = shipped_configs()
+    if not isinstance(base, str) or base not in shipped:
+        raise UserError(
+            f"base = {json.dumps(base, default=str)} is not a shipped configuration",
+            where=str(file),
+            fix=f"choices: {', '.join(shipped)}",
+        )
+    return _merge(read_toml(shipped[base]), values)
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries, the second one over the first, section by section."""
+    merged = {**below, **above}
+    for key in below.keys() & above.keys():
+        if isinstance(below[key], dict) and isinstance(above[key], dict):
+            merged[key] = _merge(below[key], above[key])
+    return merged
 
 
 def load_model_config(directory: str | Path) -> Config:
