@@ -24,7 +24,8 @@ from wholedoc.corpus.vocabulary import build_vocabularies
 from wholedoc.decoding.translator import TranslatedDocument, Translator
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.rendering.page import draw_heat_map, make_page, make_table
+from wholedoc.rendering.charts import draw_heat_map
+from wholedoc.rendering.page import make_page, make_table
 from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run, language_stage

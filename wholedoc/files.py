@@ -9,11 +9,15 @@ from wholedoc.errors import UserError
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Replace a file in one step: it holds the old content or the new, whatever happens."""
+    """Replace a file in one step: it holds the old content or the new, whatever happens.
+
+    Missing folders are made.
+    """
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = path.with_name(f"{path.name}.part")
     try:
         with name_file(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("wb") as stream:
                 stream.write(data)
                 stream.flush()

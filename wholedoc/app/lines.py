@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from wholedoc.config import SearchConfig
+from wholedoc.corpus.documents import GROUP_SENTENCES, group_documents
 from wholedoc.corpus.readers import SourceDocument, SourceText
 from wholedoc.errors import UserError
 from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:  # outputs are checked before torch is loaded
     from wholedoc.decoding.translator import TranslatedDocument, Translation, Translator
-
-_SENTENCES_AT_ONCE = 1000
 
 
 def translate_lines(
@@ -39,7 +38,9 @@ def translate_lines(
     in_pieces: list[int] = []
     rounds = 1 + config.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
-        groups = _groups(source.documents, translator.reads_documents or keep is not None)
+        whole = translator.reads_documents or keep is not None
+        documents = source.documents if whole else _pieces(source.documents)
+        groups = group_documents(documents, lambda document: len(document.sentences))
         for group in [source.documents] if config.shuffle_memory else groups:
             texts = [[sentence.text for sentence in document.sentences] for document in group]
             translated = translator.translate_documents(
@@ -138,25 +139,11 @@ def _named_error(path: Path, option: str = "-o") -> Iterator[None]:
         ) from error
 
 
-def _groups(documents: Sequence[SourceDocument], whole: bool) -> Iterator[list[SourceDocument]]:
-    """Documents, as many as make good batches; in pieces unless they are read as a whole."""
-    group: list[SourceDocument] = []
-    size = 0
-    for document in documents if whole else _pieces(documents):
-        group.append(document)
-        size += len(document.sentences)
-        if size >= _SENTENCES_AT_ONCE:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
 def _pieces(documents: Sequence[SourceDocument]) -> Iterator[SourceDocument]:
     """Parts of documents, none larger than a group."""
     for document in documents:
-        for start in range(0, len(document.sentences), _SENTENCES_AT_ONCE):
-            part = document.sentences[start : start + _SENTENCES_AT_ONCE]
+        for start in range(0, len(document.sentences), GROUP_SENTENCES):
+            part = document.sentences[start : start + GROUP_SENTENCES]
             yield SourceDocument(document.name, part)
 
 

@@ -65,7 +65,8 @@ def translate(
         typer.Option(help="Write a page: what each pass changed, what each sentence read."),
     ] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply in 8 bits: faster with VNNI.")
+        bool,
+        typer.Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI."),
     ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""

@@ -18,8 +18,8 @@ from wholedoc.experiment.grid import BASELINE, Job, SystemName
 from wholedoc.experiment.results import Results, RunResults
 from wholedoc.experiment.tables import FUSIONS, LABELS, CellMaker
 from wholedoc.files import write_atomically
-from wholedoc.rendering.charts import Figure
-from wholedoc.rendering.page import draw_heat_map, escape, make_page
+from wholedoc.rendering.charts import Figure, draw_heat_map
+from wholedoc.rendering.page import escape, make_page
 from wholedoc.rendering.tables import Cell, Row, Table, join_parts
 
 _PIECE = re.compile(r"\w+|\W+")

@@ -4,14 +4,16 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from wholedoc.config import ScoringMemory
+from wholedoc.corpus.documents import group_documents
 from wholedoc.corpus.readers.lines import read_lines
-from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.metrics.perplexity import group_documents
 from wholedoc.progress import ProgressBar
+
+if TYPE_CHECKING:  # sets are read before torch is loaded
+    from wholedoc.decoding.translator import Translator
 
 _FIELDS = ("source", "sentence", "reference", "alternatives", "target", "kind", "tags")
 _ROUNDING = 1e-5  # log-probabilities this close are equal: batches are summed in another order
@@ -118,7 +120,7 @@ def _accuracy(scores: Iterable[ItemScore]) -> Accuracy:
 
 
 def score_items(
-    translator: Translator, items: Sequence[ContrastiveItem], memory: ScoringMemory = "given"
+    translator: "Translator", items: Sequence[ContrastiveItem], memory: ScoringMemory = "given"
 ) -> list[ItemScore]:
     """Score the reference and the alternatives of each item of a contrastive set, in order.
 

@@ -1,16 +1,14 @@
 """Log-probability and perplexity of the given translations of a corpus."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import fsum
 from typing import Any, TypeVar
 
 from wholedoc.config import ScoringMemory
-from wholedoc.corpus.documents import Document
+from wholedoc.corpus.documents import Document, group_documents
 from wholedoc.decoding.translator import ScoredDocument, Translator, perplexity
 from wholedoc.progress import ProgressBar
-
-_SENTENCES_AT_ONCE = 1000
 
 Part = TypeVar("Part")
 
@@ -95,17 +93,3 @@ def score_corpus(
             scored += found
             bar.advance(sum(map(len, group)), sum(sum(document.words) for document in found))
     return ScoredCorpus([document.name for document in documents], scored)
-
-
-def group_documents(parts: Iterable[Part], size: Callable[[Part], int]) -> Iterator[list[Part]]:
-    """Groups of whole documents with enough sentences to fill batches."""
-    group: list[Part] = []
-    sentences = 0
-    for part in parts:
-        group.append(part)
-        sentences += size(part)
-        if sentences >= _SENTENCES_AT_ONCE:
-            yield group
-            group, sentences = [], 0
-    if group:
-        yield group

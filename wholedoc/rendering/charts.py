@@ -1,4 +1,4 @@
-"""Charts as values, and as SVG: lines and bars.
+"""Charts as values, and as SVG: lines, bars, and heat maps of attention weights.
 
 The value of every point and bar can be read: on it, or where the mouse rests.
 """
@@ -6,7 +6,12 @@ The value of every point and bar can be read: on it, or where the mouse rests.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from wholedoc.rendering.page import escape
 from wholedoc.rendering.tables import (
@@ -20,6 +25,9 @@ from wholedoc.rendering.tables import (
 )
 
 COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
+_SQUARES = 100  # of a heat map on either side
+_SHADES = 12
+_MOST_TICKS = 8
 _WIDTH, _HEIGHT = 460.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 40.0
 
@@ -216,3 +224,73 @@ def _figure(parts: Sequence[str], chart: Chart) -> str:
         f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'
         f'{"".join(parts)}</svg><div class="legend">{legend}</div>'
     )
+
+
+def draw_heat_map(
+    weights: Float[Tensor, "reader read"], label: str, kind: str = "", row: int | None = None
+) -> str:
+    """Weights as coloured squares, a row for each sentence that reads; ``kind`` is its class.
+
+    The frame around a row is shown at ``row``, or left to a script.
+    Beyond a hundred sentences a square is the mean over a block of them, and the caption says so.
+    """
+    readers, read = weights.shape
+    block = max(1, math.ceil(max(readers, read) / _SQUARES))
+    squares = weights.double().cpu()
+    if block > 1:
+        # With ceil_mode, what lies beyond the edge counts in no mean.
+        squares = avg_pool2d(squares[None], block, ceil_mode=True, count_include_pad=False)[0]
+    largest = squares.max().item() if squares.numel() else 0.0
+    height, width = squares.shape
+    margin = 0.09 * max(height, width, 1)
+    caption = f"{escape(label)}: row t reads column t'. Full colour: {largest:.3f}."
+    if block > 1:
+        caption += (
+            f" Each square is the mean over {block} × {block} sentences, "
+            f"since there are {max(readers, read):,}."
+        )
+    frame = 'visibility="hidden"' if row is None else f'y="{row // block}"'
+    box = f"{-margin:.3f} {-margin:.3f} {width + margin:.3f} {height + margin:.3f}"
+    return (
+        f'<figure class="map {kind}"><svg viewBox="{box}" data-block="{block}" role="img" '
+        f'aria-label="{escape(label)}"><rect class="frame" width="{width}" height="{height}"/>'
+        f"{_shade(squares, largest)}{_sentence_ticks(readers, read, block, margin)}"
+        f'<rect class="row" width="{width}" height="1" {frame}/></svg>'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _shade(squares: Tensor, largest: float) -> str:
+    """One path for all squares of the same shade: short, however many there are."""
+    shades = (squares / (largest or 1.0) * _SHADES).round().int().tolist()
+    paths: dict[int, list[str]] = {}
+    for y, row in enumerate(shades):
+        start = 0
+        for x in range(1, len(row) + 1):
+            if x == len(row) or row[x] != row[start]:
+                paths.setdefault(row[start], []).append(f"M{start} {y}.5h{x - start}")
+                start = x
+    return "".join(
+        f'<path opacity="{shade / _SHADES:.2f}" d="{"".join(found)}"/>'
+        for shade, found in sorted(paths.items())
+        if shade
+    )
+
+
+def _sentence_ticks(readers: int, read: int, block: int, margin: float) -> str:
+    """Numbers of sentences, from 1, along both sides: no more than there is room for."""
+    sentences = max(readers, read)
+    steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    step = next(step for step in steps if sentences <= _MOST_TICKS * step)
+    places = sorted({0, *range(step - 1, sentences, step)})
+    size = 0.4 * margin
+    texts = []
+    for t in places:
+        at = t // block + 0.5
+        if t < read:
+            texts.append(f'<text x="{at}" y="{-0.3 * margin:.3f}" text-anchor="middle">{t + 1}')
+        if t < readers:
+            y = at + 0.35 * size
+            texts.append(f'<text x="{-0.2 * margin:.3f}" y="{y:.3f}" text-anchor="end">{t + 1}')
+    marks = "".join(f"{text}</text>" for text in texts)
+    return f'<g font-size="{size:.3f}">{marks}</g>'
