@@ -36,6 +36,7 @@ from wholedoc.kernels import (
     loss,
     mixed_precision,
     native,
+    one_thread,
     output_loss,
     pack,
     recurrence,
@@ -680,6 +681,27 @@ def test_results_come_in_order_from_as_many_threads_as_torch_has(threads: int) -
     assert list(in_threads(run, range(6))) == [0, 1, 4, 9, 16, 25]
     assert len(seen) == threads
     assert torch.get_num_threads() == threads
+
+
+def test_one_thread_computes_unless_another_number_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def count() -> int:
+        return torch.get_num_threads()
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with threads_of_torch(2):
+        with one_thread():
+            assert count() == 1
+            with one_thread():
+                assert count() == 1
+            together = threading.Barrier(2, timeout=20)  # batches still have both threads
+            assert list(in_threads(lambda _: together.wait() >= 0, range(2))) == [True, True]
+            assert count() == 1
+        assert count() == 2
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
+        with one_thread():
+            assert count() == 2
 
 
 def test_an_error_reaches_the_caller_and_threads_are_set_back(threads: int) -> None:

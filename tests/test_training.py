@@ -268,6 +268,28 @@ def test_every_update_and_every_seed_has_its_own_dropout_masks(
     assert len({*found[0], *found[2]}) == len(found[0]) + len(found[2])
 
 
+def test_updates_are_computed_by_one_thread(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    update = loop._Loop._update
+
+    def updating(self: loop._Loop, *arguments: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return update(self, *arguments)
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(loop._Loop, "_update", updating)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train(toy_config(toy, "stage1.epochs=1"), tmp_path / "run")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(threads) == {1}
+
+
 def test_training_says_where_mixed_precision_cannot_be_had(
     toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,10 +17,11 @@ from wholedoc.decoding.document import (
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
 from wholedoc.decoding.scoring import score_sentences
 from wholedoc.decoding.search import Hypothesis, search
-from wholedoc.kernels import in_threads
+from wholedoc.kernels import in_threads, one_thread
 from wholedoc.model.memory import Readings, concatenate_readings, gather_readings
 
 
+@one_thread()
 @torch.inference_mode()
 def translate_documents(
     system: TranslationSystem,

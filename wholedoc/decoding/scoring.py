@@ -19,6 +19,7 @@ from wholedoc.decoding.document import (
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
+from wholedoc.kernels import one_thread
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 
@@ -151,6 +152,7 @@ def _stack(model: TranslationModel, states: Sequence[Tensor]) -> Float[Tensor, "
     return torch.stack(list(states))
 
 
+@one_thread()
 @torch.inference_mode()
 def score_documents(
     system: TranslationSystem,
@@ -174,6 +176,7 @@ def score_documents(
     return [[next(scores) for _ in document] for document in documents]
 
 
+@one_thread()
 @torch.inference_mode()
 def score_context(
     system: TranslationSystem,
@@ -225,6 +228,7 @@ def score_context(
     ]
 
 
+@one_thread()
 @torch.inference_mode()
 def score_candidates(
     system: TranslationSystem,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from wholedoc.kernels.loss import output_loss
     from wholedoc.kernels.native import check_precision, describe, mixed_precision, use
-    from wholedoc.kernels.process import in_threads, keep_freed_memory
+    from wholedoc.kernels.process import in_threads, keep_freed_memory, one_thread
     from wholedoc.kernels.recurrence import (
         GRUWeights,
         Packing,
@@ -40,7 +40,7 @@ __all__ = [
     "Dropout", "EightBitProduct", "ExactProduct", "GRUWeights", "Linear", "Packing", "Product",
     "StepInputs", "StepWeights", "Steps", "bigru", "check_precision", "compact", "decode_steps",
     "describe", "doubled_exp", "dropout_mask", "in_threads", "keep_freed_memory",
-    "mixed_precision", "output_loss", "pack", "restore", "round_weights", "use",
+    "mixed_precision", "one_thread", "output_loss", "pack", "restore", "round_weights", "use",
 ]  # fmt: skip
 
 

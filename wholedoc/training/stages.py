@@ -22,7 +22,7 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import generated_states, given_states
-from wholedoc.kernels import check_precision
+from wholedoc.kernels import check_precision, one_thread
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
@@ -61,6 +61,7 @@ def train(config: Config, directory: Path) -> Run:
     group = join_process_group(device)
     run = Run(directory)
     with ExitStack() as stack:
+        stack.enter_context(one_thread())
         if group.leads:
             check_data(config, run)
             stack.enter_context(run.lock())
