@@ -9,11 +9,12 @@
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from safetensors.torch import load_file
 from torch import Tensor
@@ -26,7 +27,6 @@ from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import ContextUse
 from wholedoc.metrics.evaluation import (
     FEWEST_UNITS,
-    Tested,
     Value,
     count_systems,
     describe_test,
@@ -37,7 +37,6 @@ from wholedoc.metrics.significance import TestName
 Request = dict[str, Any]
 """All that the results of a job depend on, as JSON."""
 Digest = Callable[[CorpusFiles], str | None]
-Variant = Literal["", "shuffled", "larger"]
 TEST: TestName = "randomisation"
 LEVEL = 0.05
 SEED = 1
@@ -243,90 +242,46 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
     write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A system in one of its conditions."""
-
-    system: SystemName
-    variant: Variant = ""
-    """``shuffled``: reading another document's memory; ``larger``: stage 1 on the larger corpus."""
-
-    @property
-    def name(self) -> str:
-        """Tells it from all others."""
-        return f"{self.system}{f' {self.variant}' if self.variant else ''}"
-
-    def jobs(self, seeds: Sequence[int]) -> list[Job]:
-        """The runs that it is measured on."""
-        return [Job(self.system, seed, self.variant == "larger") for seed in seeds]
-
-
 class Scores:
-    """All measures of all systems that have finished runs, and tests between them."""
+    """All measures of all systems that have finished runs, and tests between them.
+
+    A system is measured under its name, and in two further conditions: ``<system> larger``, with
+    stage 1 on the larger corpus, and ``<system> shuffled``, reading another document's memory.
+    """
 
     def __init__(self, results: Results) -> None:
-        self.results = results
         data = results.config.data
-        self.data = EvaluationSet(
-            results.references,
-            results.sizes,
-            results.sources,
-            data.trg_language or "en",
-            data.src_language,
-        )
-        self.unit: Unit = "document" if len(results.sizes) >= FEWEST_UNITS else "sentence"
-        systems = results.experiment.config.systems
-        variants: tuple[Variant, ...] = ("", "shuffled", "larger")
-        entries = [Entry(system, variant) for variant in variants for system in systems]
-        outputs = {entry.name: self.translations(entry) for entry in entries}
-        self.outputs = {name: found for name, found in outputs.items() if found}
-        self.counts = count_systems(self.data, self.outputs)
+        self.outputs: dict[str, list[Sequence[str]]] = defaultdict(list)
+        for job, run in results.runs.items():
+            self.outputs[f"{job.system}{' larger' if job.larger else ''}"].append(run.translations)
+            if run.shuffled is not None and not job.larger:
+                self.outputs[f"{job.system} shuffled"].append(run.shuffled)
+        languages = (data.trg_language or "en", data.src_language)
+        texts = (results.references, results.sizes, results.sources)
+        self.counts = count_systems(EvaluationSet(*texts, *languages), self.outputs)
         self.values = {name: self.counts.values(name) for name in self.outputs}
-        self._tested: dict[tuple[str, str], dict[str, Tested]] = {}
-
-    @property
-    def signatures(self) -> dict[str, str]:
-        """How each number was computed."""
-        trials = self.results.experiment.config.trials
+        self.unit: Unit = "document" if len(results.sizes) >= FEWEST_UNITS else "sentence"
+        trials = results.experiment.config.trials
+        self._test = cache(partial(self.counts.test, trials=trials, seed=SEED))
         test = f"{describe_test(TEST, trials, SEED)}|unit:{self.unit}|p<{LEVEL}"
-        return {**self.counts.signatures, "significantly better": test}
+        self.signatures = {**self.counts.signatures, "significantly better": test}
+        """How each number was computed."""
 
-    def runs(self, entry: Entry) -> list[RunResults]:
-        """The finished runs of a system in its condition."""
-        jobs = entry.jobs(self.results.experiment.config.seeds)
-        runs = [self.results.runs[job] for job in jobs if job in self.results.runs]
-        if entry.variant == "shuffled":
-            return [run for run in runs if run.shuffled is not None]
-        return runs
-
-    def translations(self, entry: Entry) -> list[list[str]]:
-        """The translations of the test set, for each seed."""
-        return [
-            run.shuffled if entry.variant == "shuffled" and run.shuffled else run.translations
-            for run in self.runs(entry)
-        ]
-
-    def measured(self, entry: Entry, metric: str) -> Value | None:
+    def measured(self, name: str, metric: str) -> Value | None:
         """A measure of a system, as the paper prints it; None where there is none."""
-        value = self.values.get(entry.name, {}).get(metric)
-        return _percent(value) if value is not None and metric == "meteor" else value
+        value = self.values.get(name, {}).get(metric)
+        if value is None or metric != "meteor":
+            return value
+        # METEOR's own scale ends at 1, the paper's at 100.
+        return Value(100 * value.mean, value.deviation and 100 * value.deviation)
 
-    def is_better(self, entry: Entry, than: SystemName, metric: str) -> bool:
+    def is_better(self, name: str, than: str, metric: str) -> bool:
         """Whether a system is significantly better than another."""
-        if entry.name == than or not {entry.name, than} <= self.outputs.keys():
+        if name == than or not {name, than} <= self.outputs.keys():
             return False
-        if (entry.name, than) not in self._tested:
-            trials = self.results.experiment.config.trials
-            tested = self.counts.test(entry.name, than, trials, SEED)
-            self._tested[entry.name, than] = tested
-        found = self._tested[entry.name, than].get(metric)
+        found = self._test(name, than).get(metric)
         p_value = found.p_values[TEST][self.unit] if found else None
         if found is None or p_value is None or p_value >= LEVEL:
             return False
         lower_is_better = any(m.lower_is_better for m in METRICS.values() if metric in m.names)
         return found.difference < 0 if lower_is_better else found.difference > 0
-
-
-def _percent(value: Value) -> Value:
-    """METEOR's own scale ends at 1, the paper's at 100."""
-    return Value(100 * value.mean, None if value.deviation is None else 100 * value.deviation)
