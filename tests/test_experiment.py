@@ -181,7 +181,7 @@ def test_a_larger_corpus_has_a_grid_of_its_own(tmp_path: Path) -> None:
 
 
 @dataclass
-class FakePool:
+class FakePool(ProcessPool):
     """Ends one job at a time, in an order that a test chooses."""
 
     order: Sequence[int] = ()

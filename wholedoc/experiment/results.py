@@ -10,8 +10,8 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from typing import Any, Self
 from safetensors.torch import load_file
 from torch import Tensor
 
-from wholedoc.config import Config, CorpusFiles
+from wholedoc.config import Config
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.experiment.grid import Experiment, Job, SystemName
@@ -36,7 +36,6 @@ from wholedoc.metrics.significance import TestName
 
 Request = dict[str, Any]
 """All that the results of a job depend on, as JSON."""
-Digest = Callable[[CorpusFiles], str | None]
 TEST: TestName = "randomisation"
 LEVEL = 0.05
 SEED = 1
@@ -83,21 +82,14 @@ class RunFigures:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_json` wrote."""
-        use = values["context_use"]
-        typed = {
-            "context_use": None if use is None else ContextUse.from_json(use),
-            "epochs": tuple(map(EpochFigures.from_json, values["epochs"])),
-        }
-        return cls(**{field.name: values[field.name] for field in fields(cls)} | typed)
+        use = values["context_use"] and ContextUse.from_json(values["context_use"])
+        epochs = tuple(map(EpochFigures.from_json, values["epochs"]))
+        return cls(**{**values, "context_use": use, "epochs": epochs})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        use = self.context_use
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {
-            "context_use": None if use is None else use.to_json(),
-            "epochs": [asdict(epoch) for epoch in self.epochs],
-        }
+        use = self.context_use and self.context_use.to_json()
+        return {**vars(self), "context_use": use, "epochs": [vars(epoch) for epoch in self.epochs]}
 
     def stage_epochs(self, stage: str) -> list[EpochFigures]:
         """The epochs of one stage."""
@@ -129,22 +121,22 @@ class ResultFiles:
         write_atomically(self.results, json.dumps(figures.to_json(), indent=1) + "\n")
 
 
-def make_request(experiment: Experiment, job: Job, digest: Digest = fingerprint) -> Request:
-    """All that the results of a job depend on; results of another request are not reused."""
-    config = experiment.job_config(job)
-    sets = ("train", "dev", "test", "extra")
-    return {
-        "config": config.to_dict(),
-        "passes": experiment.config.passes,
-        "shuffled": experiment.config.shuffled,
-        **{name: digest(getattr(config.data, name)) for name in sets},
-    }
-
-
 def make_requests(experiment: Experiment) -> dict[Job, Request]:
-    """The requests of all jobs; each file is read once."""
-    digest = cache(fingerprint)
-    return {job: make_request(experiment, job, digest) for job in experiment.jobs()}
+    """All that the results of each job depend on; results of another request are not reused."""
+    digest = cache(fingerprint)  # each file is read once
+    requests = {}
+    for job in experiment.jobs():
+        config = experiment.job_config(job)
+        requests[job] = {
+            "config": config.to_dict(),
+            "passes": experiment.config.passes,
+            "shuffled": experiment.config.shuffled,
+            "train": digest(config.data.train),
+            "dev": digest(config.data.dev),
+            "test": digest(config.data.test),
+            "extra": digest(config.data.extra),
+        }
+    return requests
 
 
 @dataclass(frozen=True)
@@ -167,9 +159,7 @@ class RunResults:
 
     def document_weights(self, d: int) -> dict[str, Tensor]:
         """Which sentences each sentence of a document read, by memory: "source", "target"."""
-        if not self.weights.exists():
-            return {}
-        found = load_file(self.weights)
+        found = load_file(self.weights) if self.weights.exists() else {}
         return {
             side: found[key] for side in ("source", "target") if (key := f"{side}.{d}") in found
         }
@@ -205,9 +195,7 @@ class Results:
 
     def of(self, system: SystemName) -> list[RunResults]:
         """The finished runs of a system, in the order of the seeds."""
-        seeds = self.experiment.config.seeds
-        jobs = [Job(system, seed) for seed in seeds]
-        return [self.runs[job] for job in jobs if job in self.runs]
+        return [run for job, run in self.runs.items() if job.system == system and not job.larger]
 
 
 def read_documents(config: Config) -> list[Document]:

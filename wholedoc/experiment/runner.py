@@ -12,15 +12,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import torch
 from safetensors.torch import save
@@ -33,7 +32,6 @@ from wholedoc.experiment.results import (
     EpochFigures,
     ResultFiles,
     RunFigures,
-    make_request,
     make_requests,
     read_documents,
     read_lines,
@@ -47,7 +45,7 @@ from wholedoc.training.log import read_log
 from wholedoc.training.loop import Stopped, peak_rss_mb
 from wholedoc.training.stages import train
 
-_LOCK_SECONDS = 30.0
+_LOCK_ATTEMPTS = 300  # of a tenth of a second
 
 
 def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
@@ -69,21 +67,8 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
     return failed
 
 
-class Pool(Protocol):
-    """Where jobs run."""
-
-    def start(self, name: str) -> None:
-        """Begin a job."""
-
-    def wait(self) -> Mapping[str, str]:
-        """Wait until a job ends: why each that has ended failed, empty where it did not."""
-
-    def stop(self) -> None:
-        """End all jobs under way so that they can be resumed."""
-
-
 def run_jobs(
-    jobs: Iterable[Job], pool: Pool, limit: int, made: Iterable[str] = ()
+    jobs: Iterable[Job], pool: "ProcessPool", limit: int, made: Iterable[str] = ()
 ) -> dict[str, str]:
     """Run jobs, at most ``limit`` at once; returns those that failed or were skipped, and why.
 
@@ -206,16 +191,8 @@ def _follow_parent() -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a request to end act like an interrupt from the keyboard: jobs are stopped first."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach the main thread only
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    """Let SIGTERM act like an interrupt from the keyboard: jobs are stopped first."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -227,25 +204,17 @@ def _take(lock: TextIO, out: Path) -> None:
 
     This process and its jobs hold the lock together, as readers do; a newcomer wants it alone.
     """
-    end = time.monotonic() + _LOCK_SECONDS
-    told = False
-    while True:
+    for attempt in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > end:
-                raise UserError(
-                    "another process runs this experiment",
-                    where=str(out),
-                    fix="wait for it, or choose another place with --out",
-                ) from error
-            if not told:
-                say(f"waiting for an earlier process to leave {out}")
-            told = True
-            time.sleep(0.1)
-        else:
             fcntl.flock(lock, fcntl.LOCK_SH)
             return
+        except BlockingIOError:
+            if attempt == 0:
+                say(f"waiting for an earlier process to leave {out}")
+            time.sleep(0.1)
+    fix = "wait for it, or choose another place with --out"
+    raise UserError("another process runs this experiment", where=str(out), fix=fix)
 
 
 def _write_corpora(experiment: Experiment) -> None:
@@ -314,7 +283,7 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
         translation_seconds=seconds,
         words_per_second=sum(len(line.split()) for line in passes[0]) / seconds,
         context_use=use,
-        request=make_request(experiment, job),
+        request=make_requests(experiment)[job],
         epochs=tuple(map(EpochFigures.from_json, epochs)),
         peak_rss_mb=peak_rss_mb(),
     )
@@ -330,14 +299,10 @@ def _passes(documents: Sequence[TranslatedDocument], count: int) -> list[list[st
 
 def _write_weights(path: Path, documents: Sequence[TranslatedDocument]) -> None:
     """Which sentences each sentence read, by memory and document."""
-    weights = {
-        f"{side}.{d}": matrix.contiguous()
-        for d, document in enumerate(documents)
-        for side, matrix in (
-            ("source", document.source_weights),
-            ("target", document.target_weights),
-        )
-        if matrix is not None
-    }
+    weights = {}
+    for n, d in enumerate(documents):
+        for side, matrix in (("source", d.source_weights), ("target", d.target_weights)):
+            if matrix is not None:
+                weights[f"{side}.{n}"] = matrix.contiguous()
     if weights:
         write_atomically(path, save(weights))
