@@ -176,9 +176,7 @@ def build_report(results: Results) -> Report:
         tables.corpora_table(make),
         tables.main_table(make),
         tables.parameter_table(make),
-        tables.local_context_table(make),
-        tables.unigram_table(make),
-        tables.target_context_table(make),
+        *tables.local_context_tables(make),
         tables.larger_corpus_figure(make),
         Examples(tuple(choose_examples(results))),
     ]
@@ -198,8 +196,8 @@ def build_report(results: Results) -> Report:
         facts=_facts(make),
         failed=results.failed,
         blocks=blocks,
-        signatures=make.scores.signatures,
-        missing=dict(make.scores.counts.missing),
+        signatures=make.signatures,
+        missing=dict(make.counts.missing),
     )
 
 
@@ -245,38 +243,35 @@ def _extremes(results: Results, run: RunResults, base: RunResults) -> list[Examp
             run.translations, base.translations, results.references, strict=True
         )
     ]
-    lines = range(len(changes))
-    gain, loss = max(lines, key=changes.__getitem__), min(lines, key=changes.__getitem__)
-    examples = []
-    if changes[gain] > 0:
-        examples.append(_example(results, run, "largest gain", gain, changes[gain]))
-    if changes[loss] < 0:
-        examples.append(_example(results, run, "largest loss", loss, changes[loss]))
-    return examples
-
-
-def _example(results: Results, run: RunResults, kind: str, line: int, change: float) -> Example:
+    places = [(d, t) for d, size in enumerate(results.sizes) for t in range(size)]
     fusion = run.job.system.partition("-")[2]
     shown = (BASELINE, f"src-{fusion}", f"trg-{fusion}", f"both-{fusion}", "wang2017")
-    places = [(d, t) for d, size in enumerate(results.sizes) for t in range(size)]
-    document, sentence = places[line]
-    return Example(
-        kind=kind,
-        system=run.job.system,
-        seed=run.job.seed,
-        document=document,
-        document_name=results.documents[document].name,
-        sentence=sentence,
-        change=change,
-        src=results.sources[line],
-        trg=results.references[line],
-        translations={
-            job.system: found.translations[line]
-            for job, found in results.runs.items()
-            if job.seed == run.job.seed and not job.larger and job.system in shown
-        },
-        weights=run.document_weights(document),
-    )
+    chosen = {"largest gain": max(0.0, *changes), "largest loss": min(0.0, *changes)}
+    examples = []
+    for kind, change in chosen.items():
+        if change == 0:
+            continue
+        line = changes.index(change)
+        document, sentence = places[line]
+        example = Example(
+            kind=kind,
+            system=run.job.system,
+            seed=run.job.seed,
+            document=document,
+            document_name=results.documents[document].name,
+            sentence=sentence,
+            change=change,
+            src=results.sources[line],
+            trg=results.references[line],
+            translations={
+                job.system: found.translations[line]
+                for job, found in results.runs.items()
+                if job.seed == run.job.seed and not job.larger and job.system in shown
+            },
+            weights=run.document_weights(document),
+        )
+        examples.append(example)
+    return examples
 
 
 def write_reports(report: Report, out: Path) -> list[Path]:

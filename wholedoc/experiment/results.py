@@ -1,4 +1,4 @@
-"""What an experiment leaves on disk, and the measures of all systems computed from it.
+"""What an experiment leaves on disk.
 
 ``runs/<name>/test/pass-0.txt``   the sentence model's translations, one line per sentence
 ``runs/<name>/test/pass-1.txt``   after the first pass over the document, and so on
@@ -9,10 +9,9 @@
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,20 +24,9 @@ from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.experiment.grid import Experiment, Job, SystemName
 from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import ContextUse
-from wholedoc.metrics.evaluation import (
-    FEWEST_UNITS,
-    Value,
-    count_systems,
-    describe_test,
-)
-from wholedoc.metrics.scores import METRICS, EvaluationSet, Unit
-from wholedoc.metrics.significance import TestName
 
 Request = dict[str, Any]
 """All that the results of a job depend on, as JSON."""
-TEST: TestName = "randomisation"
-LEVEL = 0.05
-SEED = 1
 
 
 @dataclass(frozen=True)
@@ -228,48 +216,3 @@ def read_lines(path: Path) -> list[str]:
 def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write lines, all or none."""
     write_atomically(path, "".join(f"{line}\n" for line in lines))
-
-
-class Scores:
-    """All measures of all systems that have finished runs, and tests between them.
-
-    A system is measured under its name, and in two further conditions: ``<system> larger``, with
-    stage 1 on the larger corpus, and ``<system> shuffled``, reading another document's memory.
-    """
-
-    def __init__(self, results: Results) -> None:
-        data = results.config.data
-        self.outputs: dict[str, list[Sequence[str]]] = defaultdict(list)
-        for job, run in results.runs.items():
-            self.outputs[f"{job.system}{' larger' if job.larger else ''}"].append(run.translations)
-            if run.shuffled is not None and not job.larger:
-                self.outputs[f"{job.system} shuffled"].append(run.shuffled)
-        languages = (data.trg_language or "en", data.src_language)
-        texts = (results.references, results.sizes, results.sources)
-        self.counts = count_systems(EvaluationSet(*texts, *languages), self.outputs)
-        self.values = {name: self.counts.values(name) for name in self.outputs}
-        self.unit: Unit = "document" if len(results.sizes) >= FEWEST_UNITS else "sentence"
-        trials = results.experiment.config.trials
-        self._test = cache(partial(self.counts.test, trials=trials, seed=SEED))
-        test = f"{describe_test(TEST, trials, SEED)}|unit:{self.unit}|p<{LEVEL}"
-        self.signatures = {**self.counts.signatures, "significantly better": test}
-        """How each number was computed."""
-
-    def measured(self, name: str, metric: str) -> Value | None:
-        """A measure of a system, as the paper prints it; None where there is none."""
-        value = self.values.get(name, {}).get(metric)
-        if value is None or metric != "meteor":
-            return value
-        # METEOR's own scale ends at 1, the paper's at 100.
-        return Value(100 * value.mean, value.deviation and 100 * value.deviation)
-
-    def is_better(self, name: str, than: str, metric: str) -> bool:
-        """Whether a system is significantly better than another."""
-        if name == than or not {name, than} <= self.outputs.keys():
-            return False
-        found = self._test(name, than).get(metric)
-        p_value = found.p_values[TEST][self.unit] if found else None
-        if found is None or p_value is None or p_value >= LEVEL:
-            return False
-        lower_is_better = any(m.lower_is_better for m in METRICS.values() if metric in m.names)
-        return found.difference < 0 if lower_is_better else found.difference > 0
