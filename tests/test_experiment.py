@@ -174,7 +174,7 @@ def test_a_larger_corpus_has_a_grid_of_its_own(tmp_path: Path) -> None:
     ]
     assert experiment.job_config(larger[0]).data.extra.src == "l.src"
     assert experiment.job_config(Job("s-nmt", 1)).data.extra.src == ""
-    assert larger[1].needs == ("s-nmt-larger-1",)
+    assert larger[1].needs == "s-nmt-larger-1"
 
 
 # The schedule.
@@ -223,16 +223,16 @@ def test_every_order_of_ends(order: list[int], limit: int, failing: frozenset[st
     assert len(set(pool.started)) == len(pool.started)
     # What did not start needs what failed; nothing else is missing.
     skipped = jobs.keys() - set(pool.started)
-    assert skipped == {n for n, job in jobs.items() if set(job.needs) & failing}
+    assert skipped == {n for n, job in jobs.items() if job.needs in failing}
     assert failed == {
-        name: f"skipped, as {jobs[name].needs[0]} failed" if name in skipped else "broken"
+        name: f"skipped, as {jobs[name].needs} failed" if name in skipped else "broken"
         for name in skipped | (failing - skipped)
     }
     made: set[str] = set()
     for number, (name, others) in enumerate(pool.at_start):
         before = [job for job, _ in pool.at_start[:number] if job not in others]
         made = {part for job in before if job not in failing for part in jobs[job].parts}
-        assert set(jobs[name].needs) <= set(before)
+        assert jobs[name].needs in {"", *before}
         for other in others:  # two jobs at once never make the same part
             assert jobs[name].parts & jobs[other].parts <= made
 
@@ -276,7 +276,7 @@ def work(name: str) -> None:
 
 
 def test_processes_tell_why_they_failed(tmp_path: Path) -> None:
-    pool = ProcessPool(work, "wholedoc.experiment.runner", tmp_path / "logs")
+    pool = ProcessPool(work, tmp_path / "logs")
     names = ["fine", "wrong", "broken", "killed"]
     for name in names:
         pool.start(name)

@@ -96,11 +96,9 @@ class Job:
         return f"{self.system}{'-larger' if self.larger else ''}-{self.seed}"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """The jobs that must have succeeded before: the sentence model of the same seed."""
-        if self.system == BASELINE:
-            return ()
-        return (Job(BASELINE, self.seed, self.larger).name,)
+    def needs(self) -> str:
+        """The job that must have succeeded before, if any: the sentence model of the same seed."""
+        return "" if self.system == BASELINE else Job(BASELINE, self.seed, self.larger).name
 
     @property
     def parts(self) -> frozenset[str]:

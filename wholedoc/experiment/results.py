@@ -148,9 +148,8 @@ class RunResults:
     def document_weights(self, d: int) -> dict[str, Tensor]:
         """Which sentences each sentence of a document read, by memory: "source", "target"."""
         found = load_file(self.weights) if self.weights.exists() else {}
-        return {
-            side: found[key] for side in ("source", "target") if (key := f"{side}.{d}") in found
-        }
+        keys = {side: f"{side}.{d}" for side in ("source", "target")}
+        return {side: found[key] for side, key in keys.items() if key in found}
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def load_results(experiment: Experiment) -> Results:
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a file; only line feeds end one."""
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -54,13 +54,11 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
     with (experiment.out / "lock").open("w") as lock, _terminable():
         _take(lock, experiment.out)
         _write_corpora(experiment)
-        done: list[Job] = []
-        todo: list[Job] = []
-        for job, request in make_requests(experiment).items():
-            finished = ResultFiles(experiment.run(job)).read(request) is not None
-            (done if finished else todo).append(job)
+        requests = make_requests(experiment)
+        done = [job for job in requests if ResultFiles(experiment.run(job)).read(requests[job])]
+        todo = [job for job in requests if job not in done]
         say(f"{len(done)} runs are done, {len(todo)} to do, {limit} at a time")
-        pool = ProcessPool(partial(run_job, experiment), __name__, experiment.out / "logs")
+        pool = ProcessPool(partial(run_job, experiment), experiment.out / "logs")
         made = {part for job in done for part in job.parts}
         failed = run_jobs(todo, pool, limit, made)
         write_atomically(experiment.out / "failed.json", json.dumps(failed, indent=2) + "\n")
@@ -84,18 +82,14 @@ def run_jobs(
     try:
         while waiting or running:
             for job in list(waiting):
-                missing = [need for need in job.needs if need in failed]
                 unfinished = {*running, *(other.name for other in waiting)}
                 making = {part for other in running.values() for part in other.parts} - ready
-                if missing:
-                    failed[job.name] = f"skipped, as {missing[0]} failed"
+                startable = job.needs not in unfinished and not job.parts & making
+                if job.needs in failed:
+                    failed[job.name] = f"skipped, as {job.needs} failed"
                     waiting.remove(job)
                     say(f"{job.name}: {failed[job.name]}")
-                elif (
-                    len(running) < limit
-                    and not unfinished & set(job.needs)
-                    and not job.parts & making
-                ):
+                elif startable and len(running) < limit:
                     waiting.remove(job)
                     running[job.name] = job
                     say(f"{job.name}: started ({names.index(job.name) + 1} of {len(names)})")
@@ -116,17 +110,17 @@ def run_jobs(
 class ProcessPool:
     """Each job a process with one thread, its messages in a file.
 
-    The processes are forked from one that has imported ``preload`` already: that takes longer than
+    The processes are forked from one that has imported this module already: that takes longer than
     a small job. They stop, with all saved, when this process ends, however it does.
     """
 
-    def __init__(self, target: Callable[[str], None], preload: str, logs: Path) -> None:
+    def __init__(self, target: Callable[[str], None], logs: Path) -> None:
         self.target = target
         self.logs = logs
         self.running: dict[str, ForkServerProcess] = {}
         self.context = multiprocessing.get_context("forkserver")
         # Making an optimiser imports the latter, which takes even longer than torch itself.
-        self.context.set_forkserver_preload([preload, "torch._dynamo"])
+        self.context.set_forkserver_preload([__name__, "torch._dynamo"])
 
     def start(self, name: str) -> None:
         """Begin a job: ``target(name)`` in a process of its own."""
