@@ -16,14 +16,7 @@ from wholedoc.metrics.context_use import ContextUse, Reading
 from wholedoc.metrics.discourse import Discourse
 from wholedoc.metrics.evaluation import FEWEST_UNITS, Value, count_systems, describe_test
 from wholedoc.metrics.phenomena import measure, read_key
-from wholedoc.metrics.scores import (
-    METRICS,
-    DiscourseShares,
-    EvaluationSet,
-    Unit,
-    Unknown,
-    corpus_bleu,
-)
+from wholedoc.metrics.scores import METRICS, EvaluationSet, Unit, corpus_bleu
 from wholedoc.metrics.significance import TestName
 from wholedoc.metrics.words import Splitter
 from wholedoc.rendering.charts import Chart, Figure, Series
@@ -160,20 +153,25 @@ class CellMaker:
         return rows
 
 
-def _table(
-    name: str, title: str, groups: dict[str, Names], rows: list[Row], note: str, *printed: Table
-) -> Table:
-    """A table with the names of its columns by group."""
+@cache
+def read_printed() -> dict[str, tuple[Table, ...]]:
+    """The numbers that the paper prints, which ``paper.md`` holds, by table or figure."""
+    printed: dict[str, tuple[Table, ...]] = {}
+    text = (Path(__file__).parent / "paper.md").read_text(encoding="utf-8")
+    for section in text.split("\n## ")[1:]:
+        heading, *lines = section.split("\n")
+        name, _, caption = heading.partition(": ")
+        head, _, *body = [line.strip("|").split("|") for line in lines if line]
+        columns = tuple(("", column.strip()) for column in head[1:])
+        rows = [Row(label.strip(), tuple(Cell(n.strip()) for n in cells)) for label, *cells in body]
+        printed[name] = (*printed.get(name, ()), Table("", caption, columns, tuple(rows)))
+    return printed
+
+
+def _table(name: str, title: str, groups: dict[str, Names], rows: list[Row], note: str) -> Table:
+    """A table with the names of its columns by group, and the paper's numbers if it is there."""
     columns = tuple((group, column) for group, names in groups.items() for column in names)
-    return Table(name, title, columns, tuple(rows), note, printed)
-
-
-def _printed(groups: Names, columns: Names, *rows: str, caption: str = "") -> Table:
-    """Numbers that the paper prints: of each row the label, a colon, and the cells."""
-    headings = tuple(("", f"{group} {column}".strip()) for group in groups for column in columns)
-    split = [row.partition(": ") for row in rows]
-    cells = [Row(label, tuple(map(Cell, numbers.split()))) for label, _, numbers in split]
-    return Table("", caption, headings, tuple(cells))
+    return Table(name, title, columns, tuple(rows), note, read_printed().get(name, ()))
 
 
 def _cell(value: float | None, form: str = ",.1f") -> Cell:
@@ -192,10 +190,7 @@ def _series(system: SystemName, points: Iterable[tuple[float, float]]) -> Series
     return Series(LABELS[system], tuple(points), COLOURS[system], system.endswith("output"))
 
 
-# The paper's, with the numbers that it prints (Maruf & Haffari, ACL 2018).
-
-_TESTS = ("Fr→En", "De→En NC-11", "De→En NC-16", "Et→En")
-_PAIRS = ("Fr→En", "De→En", "Et→En")
+# The paper's.
 
 
 def corpora_table(make: CellMaker) -> Table:
@@ -224,7 +219,6 @@ def corpora_table(make: CellMaker) -> Table:
         )
         rows.append(Row(name, cells))
     names = ("documents", "sentences", "doc len", "src words", "trg words")
-    vocabulary = "src/trg vocabulary (k)"
     return _table(
         "Table 1",
         "The corpora",
@@ -233,14 +227,6 @@ def corpora_table(make: CellMaker) -> Table:
         "As training sees them, after its filters. Doc len is sentences per document; words "
         "are what white space separates; the vocabulary is the model's. The paper counts "
         "documents by the hundred, sentences and vocabulary by the thousand.",
-        _printed(
-            ("",),
-            ("documents (×100)", "sentences (×1000)", "sentences per document", vocabulary),
-            "Fr-En: 10/1.2/1.5 123/15/19 123/128/124 25.1/21",
-            "Et-En: 150/10/18 209/14/25 14/14/14 48.6/24.9",
-            "De-En: 49/.9/1.1/1.6 191/2/3/3 39/23/27/19 45.1/34.7",
-            caption="train/dev/test; De-En has two test sets",
-        ),
     )
 
 
@@ -265,24 +251,6 @@ def main_table(make: CellMaker) -> Table:
         f"Mean {SPREAD}. Bold: the best of the four; † significantly better than S-NMT, "
         "‡ than S-NMT with more training. Below the rule, the controls that the paper does "
         "not have: S-NMT trained as long as the others, and memories of another document.",
-        _printed(
-            BLEU_METEOR,
-            _TESTS,
-            "S-NMT: 20.85 5.24 9.18 20.42 23.27 10.90 14.35 24.65",
-            "+src: 21.91† 6.26† 10.20† 22.10† 24.04† 11.52† 15.45† 25.92†",
-            "+trg: 21.74† 6.24† 9.97† 21.94† 23.98† 11.58† 15.32† 25.89†",
-            "+both: 22.00† 6.57† 10.54† 22.32† 24.40† 12.24† 16.18† 26.34†",
-            caption="Memory-to-Context",
-        ),
-        _printed(
-            BLEU_METEOR,
-            _TESTS,
-            "S-NMT: 20.85 5.24 9.18 20.42 23.27 10.90 14.35 24.65",
-            "+src: 21.80† 6.10† 9.98† 21.50† 23.99† 11.53† 15.29† 25.44†",
-            "+trg: 21.76† 6.31† 10.04† 21.82† 24.06† 12.10† 15.75† 25.93†",
-            "+both: 21.77† 6.20† 10.23† 22.20† 24.27† 11.84† 15.82† 26.10†",
-            caption="Memory-to-Output",
-        ),
     )
 
 
@@ -310,15 +278,6 @@ def parameter_table(make: CellMaker) -> Table:
         "Trainable ones; the frozen language models behind the source memory do not count. "
         "The baselines below the rule, which the paper does not list, add to the decoder's "
         "state, as Memory-to-Context does.",
-        _printed(
-            FUSIONS,
-            _PAIRS,
-            "S-NMT: 42.5 66.8 58.4 42.5 66.8 58.5",
-            "+src mem: 48.8 73.1 64.8 68.7 107.1 88.7",
-            "+trg mem: 43.8 68.1 59.8 53.8 85.1 71.8",
-            "+both mems: 50.1 74.4 66.1 80 125.4 102",
-            caption="millions",
-        ),
     )
 
 
@@ -348,15 +307,6 @@ def local_context_tables(make: CellMaker) -> list[Table]:
             beside_local(metrics, _OVER_THREE),
             f"Mean {SPREAD}. Bold: the best; significantly better than † S-NMT only, ♠ S-NMT and "
             "Jean et al., ♣ S-NMT and Wang et al., ♦ all three.",
-            _printed(
-                BLEU_METEOR,
-                _TESTS,
-                "Jean et al. (2017): 21.95 6.04 10.26 21.67 24.10 11.61 15.56 25.77",
-                "Wang et al. (2017): 21.87 5.49 10.14 22.06 24.13 11.05 15.20 26.00",
-                "S-NMT: 20.85 5.24 9.18 20.42 23.27 10.90 14.35 24.65",
-                "+src mem: 21.91† 6.26♣ 10.20 22.10♠ 24.04† 11.52♣ 15.45♣ 25.92♠",
-                "+both mems: 22.00† 6.57♦ 10.54♣ 22.32♦ 24.40♦ 12.24♦ 16.18♦ 26.34♦",
-            ),
         ),
         _table(
             "Table 5",
@@ -364,15 +314,6 @@ def local_context_tables(make: CellMaker) -> list[Table]:
             {"": ("BLEU-1",)},
             beside_local(("bleu1",)),
             f"Mean {SPREAD}. Bold: the best.",
-            _printed(
-                ("BLEU-1",),
-                _TESTS,
-                "Jean et al. (2017): 52.8 30.6 39.2 51.9",
-                "Wang et al. (2017): 52.6 28.2 38.3 52.3",
-                "S-NMT: 51.4 28.7 36.9 50.4",
-                "+src mem: 53.0 30.5 39.1 52.6",
-                "+both mems: 53.5 33.1 41.3 53.2",
-            ),
         ),
         _table(
             "Table 6",
@@ -381,13 +322,6 @@ def local_context_tables(make: CellMaker) -> list[Table]:
             mark_best(target_rows, range(2)),
             f"Mean {SPREAD}. Bold: the best; † significantly better than S-NMT (the paper marks "
             "nothing here). Memory-to-Context.",
-            _printed(
-                BLEU_METEOR,
-                _PAIRS,
-                "S-NMT: 20.85 5.24 20.42 23.27 10.90 24.65",
-                "+prev trg: 21.75 5.93 22.08 24.03 11.40 25.94",
-                "+trg mem: 21.74 6.24 21.94 23.98 11.58 25.89",
-            ),
         ),
     ]
 
@@ -412,17 +346,7 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
         "Stage 1 is trained on a smaller and on a larger corpus, stage 2 on the same documents."
         if charts
         else "This experiment has no larger corpus: name one in its section [larger].",
-        (
-            _printed(
-                FUSIONS,
-                ("smaller", "larger"),
-                "S-NMT: 10.90 12.12 10.90 12.12",
-                "S-NMT+src: 11.52 12.94 11.53 12.48",
-                "S-NMT+trg: 11.58 12.55 12.10 13.21",
-                "S-NMT+both: 12.24 13.56 11.84 12.99",
-                caption="METEOR, De→En NC-11; 300,000 more sentence pairs in stage 1",
-            ),
-        ),
+        read_printed()["Figure 3"],
     )
 
 
@@ -457,7 +381,7 @@ def discourse_table(make: CellMaker) -> Table:
     results, data = make.results, make.results.config.data
     splitters = (Splitter(data.src_language), Splitter(data.trg_language))
     test = Discourse(results.sources, results.references, results.sizes, splitters=splitters)
-    metrics = (*DiscourseShares.names, *Unknown.names)
+    metrics = (*METRICS["consistency"].names, *METRICS["unknown"].names)
 
     def cells(runs: Sequence[RunResults]) -> list[Cell]:
         errors = []
