@@ -112,17 +112,6 @@ class Job:
             parts.add(f"generated-{kind}")
         return frozenset(parts)
 
-    @property
-    def settings(self) -> list[str]:
-        """What its configuration differs in from that of the sentence model."""
-        settings = [f"seed={self.seed}"]
-        if self.system in MEMORY_SYSTEMS:
-            memory, _, fusion = self.system.partition("-")
-            settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
-        elif self.system != BASELINE:
-            settings.append(f"model.context={self.system}")
-        return settings
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -141,11 +130,6 @@ class Experiment:
         """Where the further documents of the artificial corpus are written."""
         return self.out / "larger"
 
-    @property
-    def key(self) -> Path | None:
-        """The words of the artificial test set that need their document."""
-        return self.corpus / "test.key.jsonl" if self.config.synth else None
-
     def run(self, job: Job) -> Path:
         """The run directory of a job."""
         return self.out / "runs" / job.name
@@ -160,7 +144,7 @@ class Experiment:
         return sorted(jobs, key=lambda job: (job.larger, job.system != BASELINE))
 
     def job_config(self, job: Job) -> Config:
-        """The whole configuration of a job."""
+        """The whole configuration of a job: what all have in common, and what tells it apart."""
         corpora: dict[str, Any] = {}
         more = self.config.larger
         if self.config.synth:
@@ -169,7 +153,12 @@ class Experiment:
             corpora["extra"] = _synth_files(self.larger_corpus, "train")
         elif job.larger:
             corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
-        settings = [*_settings(self.config.set), *_settings(corpora, "data."), *job.settings]
+        settings = [*_settings(self.config.set), *_settings(corpora, "data."), f"seed={job.seed}"]
+        if job.system in MEMORY_SYSTEMS:
+            memory, _, fusion = job.system.partition("-")
+            settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
+        elif job.system != BASELINE:
+            settings.append(f"model.context={job.system}")
         return load_config(self.config.config, settings)
 
 

@@ -23,10 +23,6 @@ from wholedoc.rendering.page import escape, make_page
 from wholedoc.rendering.tables import Cell, Row, Table, join_parts
 
 _PIECE = re.compile(r"\w+|\W+")
-# Examples come from the first of these that is there.
-_PREFERRED: tuple[SystemName, ...] = tuple(
-    fusion[memory] for memory in ("both", "src", "trg") for fusion in FUSIONS.values()
-)
 
 
 @dataclass(frozen=True)
@@ -180,8 +176,8 @@ def build_report(results: Results) -> Report:
         tables.larger_corpus_figure(make),
         Examples(tuple(choose_examples(results))),
     ]
-    if results.experiment.key is not None:
-        blocks.append(tables.artificial_table(make, results.experiment.key))
+    if make.config.synth:
+        blocks.append(tables.artificial_table(make))
     blocks += [
         tables.discourse_table(make),
         tables.context_use_table(make),
@@ -226,11 +222,11 @@ def choose_examples(results: Results) -> list[Example]:
     The system is the paper's best, with both memories to context, or the next that is there; the
     seed is the first with which it and the sentence model were trained. Of equals the first counts.
     """
-    for system in _PREFERRED:
-        for run in results.of(system):
-            base = results.runs.get(Job(BASELINE, run.job.seed))
-            if base is not None:
-                return _extremes(results, run, base)
+    preferred = [fused[memory] for memory in ("both", "src", "trg") for fused in FUSIONS.values()]
+    for run in [run for system in preferred for run in results.of(system)]:
+        base = results.runs.get(Job(BASELINE, run.job.seed))
+        if base is not None:
+            return _extremes(results, run, base)
     return []
 
 

@@ -112,6 +112,7 @@ class ResultFiles:
 def make_requests(experiment: Experiment) -> dict[Job, Request]:
     """All that the results of each job depend on; results of another request are not reused."""
     digest = cache(fingerprint)  # each file is read once
+    sets = ("train", "dev", "test", "extra")
     requests = {}
     for job in experiment.jobs():
         config = experiment.job_config(job)
@@ -119,10 +120,7 @@ def make_requests(experiment: Experiment) -> dict[Job, Request]:
             "config": config.to_dict(),
             "passes": experiment.config.passes,
             "shuffled": experiment.config.shuffled,
-            "train": digest(config.data.train),
-            "dev": digest(config.data.dev),
-            "test": digest(config.data.test),
-            "extra": digest(config.data.extra),
+            **{name: digest(getattr(config.data, name)) for name in sets},
         }
     return requests
 

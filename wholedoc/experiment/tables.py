@@ -353,9 +353,9 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
 # Further ones.
 
 
-def artificial_table(make: CellMaker, key: Path) -> Table:
+def artificial_table(make: CellMaker) -> Table:
     """The words of the artificial corpus that only the document settles."""
-    items = read_key(key)
+    items = read_key(make.results.experiment.corpus / "test.key.jsonl")
 
     def cells(runs: Sequence[RunResults]) -> list[Cell]:
         found = [measure(items, run.translations).kinds for run in runs]
@@ -486,8 +486,7 @@ def _distances(shares: Sequence[dict[int, float]]) -> tuple[tuple[float, float],
 def metric_table(make: CellMaker) -> Table:
     """Every system under every metric."""
     metrics = ("bleu", "document_bleu", "chrf", "ter", "meteor")
-    systems = make.config.systems
-    rows = [make.scored(LABELS[s], [s], metrics, _OVER_BASELINE) for s in systems]
+    rows = [make.scored(LABELS[s], [s], metrics, _OVER_BASELINE) for s in make.config.systems]
     return _table(
         "All systems",
         "Every system under every measure",
@@ -499,16 +498,13 @@ def metric_table(make: CellMaker) -> Table:
 
 def learning_figure(make: CellMaker) -> Figure:
     """Dev perplexity, epoch by epoch."""
-    groups: dict[str, Sequence[SystemName]] = {
-        **{title: tuple(fused.values()) for title, fused in FUSIONS.items()},
-        "local context": LOCAL,
-    }
     first = [
         Series(f"S-NMT, seed {run.job.seed}", tuple(_curve(run, "stage1")), n % 8)
         for n, run in enumerate(make.results.of(BASELINE))
     ]
     charts = [Chart("lines", "Stage 1", "epoch", "dev perplexity", tuple(first))]
-    for title, systems in groups.items():
+    fusions = {title: tuple(fused.values()) for title, fused in FUSIONS.items()}
+    for title, systems in {**fusions, "local context": LOCAL}.items():
         lines = [
             Series(LABELS[system], _mean_curve(make.results.of(system)), COLOURS[system])
             for system in (*systems, "more")
