@@ -443,6 +443,16 @@ def test_the_rows_are_those_of_the_paper(report: Report) -> None:
     assert list(texts(report, "Table 6")) == ["S-NMT", "+prev trg", "+trg mem"]
 
 
+def test_the_numbers_of_the_paper_stand_beside_ours(report: Report) -> None:
+    printed = {b.name: b.printed for b in report.blocks if isinstance(b, Table | Figure)}
+    counts = {name: len(tables) for name, tables in printed.items() if tables}
+    assert counts == {"Table 2": 2} | dict.fromkeys([*TITLES[:1], *TITLES[2:7]], 1)
+    for found in [one for tables in printed.values() for one in tables]:
+        assert all(len(row.cells) == len(found.columns) for row in found.rows)
+    both = printed["Table 2"][0].rows[-1]
+    assert (both.label, both.cells[0].text) == ("+both", "22.00†")
+
+
 def test_numbers_come_from_the_translations(report: Report, results: Results) -> None:
     def bleu(lines: Sequence[str]) -> float:
         return BLEU().corpus_score(list(lines), [results.references]).score
