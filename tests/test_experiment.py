@@ -114,6 +114,7 @@ REFUSED = [
     ("[set.model]\nmemory = 'src'", "choose with seeds = [...] and systems = [...]"),
     ("[set.model]\nhiden = 3", "unknown key model.hiden; did you mean model.hidden?"),
     ("[set.model]\nhidden = 'x'", 'model.hidden = "x" is not a whole number'),
+    ("[set]\nmodel = 3", "model must be a section, not 3"),
     ("set = 3", "set = 3 is not a section"),
     ("[set.data.train]\nsrc = 'x'", "there is no dev set; add [set.data.dev] with src"),
     ("[larger]\ndocuments = 3", "larger.documents needs the artificial corpus"),
@@ -173,14 +174,14 @@ def test_a_larger_corpus_has_a_grid_of_its_own(tmp_path: Path) -> None:
     ]
     assert experiment.job_config(larger[0]).data.extra.src == "l.src"
     assert experiment.job_config(Job("s-nmt", 1)).data.extra.src == ""
-    assert larger[1].needs == ("s-nmt-larger-1",)
+    assert larger[1].needs == "s-nmt-larger-1"
 
 
 # The schedule.
 
 
 @dataclass
-class FakePool:
+class FakePool(ProcessPool):
     """Ends one job at a time, in an order that a test chooses."""
 
     order: Sequence[int] = ()
@@ -222,16 +223,16 @@ def test_every_order_of_ends(order: list[int], limit: int, failing: frozenset[st
     assert len(set(pool.started)) == len(pool.started)
     # What did not start needs what failed; nothing else is missing.
     skipped = jobs.keys() - set(pool.started)
-    assert skipped == {n for n, job in jobs.items() if set(job.needs) & failing}
+    assert skipped == {n for n, job in jobs.items() if job.needs in failing}
     assert failed == {
-        name: f"skipped, as {jobs[name].needs[0]} failed" if name in skipped else "broken"
+        name: f"skipped, as {jobs[name].needs} failed" if name in skipped else "broken"
         for name in skipped | (failing - skipped)
     }
     made: set[str] = set()
     for number, (name, others) in enumerate(pool.at_start):
         before = [job for job, _ in pool.at_start[:number] if job not in others]
         made = {part for job in before if job not in failing for part in jobs[job].parts}
-        assert set(jobs[name].needs) <= set(before)
+        assert jobs[name].needs in {"", *before}
         for other in others:  # two jobs at once never make the same part
             assert jobs[name].parts & jobs[other].parts <= made
 
@@ -275,7 +276,7 @@ def work(name: str) -> None:
 
 
 def test_processes_tell_why_they_failed(tmp_path: Path) -> None:
-    pool = ProcessPool(work, "wholedoc.experiment.runner", tmp_path / "logs")
+    pool = ProcessPool(work, tmp_path / "logs")
     names = ["fine", "wrong", "broken", "killed"]
     for name in names:
         pool.start(name)
@@ -440,6 +441,16 @@ def test_the_rows_are_those_of_the_paper(report: Report) -> None:
     assert list(texts(report, "Table 4")) == five
     assert list(texts(report, "Table 5")) == five
     assert list(texts(report, "Table 6")) == ["S-NMT", "+prev trg", "+trg mem"]
+
+
+def test_the_numbers_of_the_paper_stand_beside_ours(report: Report) -> None:
+    printed = {b.name: b.printed for b in report.blocks if isinstance(b, Table | Figure)}
+    counts = {name: len(tables) for name, tables in printed.items() if tables}
+    assert counts == {"Table 2": 2} | dict.fromkeys([*TITLES[:1], *TITLES[2:7]], 1)
+    for found in [one for tables in printed.values() for one in tables]:
+        assert all(len(row.cells) == len(found.columns) for row in found.rows)
+    both = printed["Table 2"][0].rows[-1]
+    assert (both.label, both.cells[0].text) == ("+both", "22.00†")
 
 
 def test_numbers_come_from_the_translations(report: Report, results: Results) -> None:

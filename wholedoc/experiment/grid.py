@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -96,11 +96,9 @@ class Job:
         return f"{self.system}{'-larger' if self.larger else ''}-{self.seed}"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """The jobs that must have succeeded before: the sentence model of the same seed."""
-        if self.system == BASELINE:
-            return ()
-        return (Job(BASELINE, self.seed, self.larger).name,)
+    def needs(self) -> str:
+        """The job that must have succeeded before, if any: the sentence model of the same seed."""
+        return "" if self.system == BASELINE else Job(BASELINE, self.seed, self.larger).name
 
     @property
     def parts(self) -> frozenset[str]:
@@ -113,17 +111,6 @@ class Job:
         if memory in ("trg", "both", "prevtrg"):
             parts.add(f"generated-{kind}")
         return frozenset(parts)
-
-    @property
-    def settings(self) -> list[str]:
-        """What its configuration differs in from that of the sentence model."""
-        settings = [f"seed={self.seed}"]
-        if self.system in MEMORY_SYSTEMS:
-            memory, _, fusion = self.system.partition("-")
-            settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
-        elif self.system != BASELINE:
-            settings.append(f"model.context={self.system}")
-        return settings
 
 
 @dataclass(frozen=True)
@@ -143,54 +130,41 @@ class Experiment:
         """Where the further documents of the artificial corpus are written."""
         return self.out / "larger"
 
-    @property
-    def key(self) -> Path | None:
-        """The words of the artificial test set that need their document."""
-        return self.corpus / "test.key.jsonl" if self.config.synth else None
-
     def run(self, job: Job) -> Path:
         """The run directory of a job."""
         return self.out / "runs" / job.name
 
     def jobs(self) -> list[Job]:
         """The grid, in the order in which jobs start: the sentence models first."""
-        chosen = self.config.systems
-        jobs = [Job(system, seed) for system in chosen for seed in self.config.seeds]
+        chosen, seeds = self.config.systems, self.config.seeds
+        jobs = [Job(system, seed) for system in chosen for seed in seeds]
         if self.config.has_larger:
             systems = [system for system in chosen if system in _LARGER]
-            jobs += [Job(system, seed, True) for system in systems for seed in self.config.seeds]
+            jobs += [Job(system, seed, True) for system in systems for seed in seeds]
         return sorted(jobs, key=lambda job: (job.larger, job.system != BASELINE))
 
     def job_config(self, job: Job) -> Config:
-        """The whole configuration of a job."""
-        files = dict(self._corpora(job.larger))
-        settings = [
-            f"data.{name}.{side.name}={json.dumps(getattr(corpus, side.name))}"
-            for name, corpus in files.items()
-            for side in fields(CorpusFiles)
-        ]
-        return load_config(
-            self.config.config, [*_settings(self.config.set), *settings, *job.settings]
-        )
-
-    def _corpora(self, larger: bool) -> Iterator[tuple[str, CorpusFiles]]:
-        """The corpora that the experiment itself names, by their place in the configuration."""
+        """The whole configuration of a job: what all have in common, and what tells it apart."""
+        corpora: dict[str, Any] = {}
+        more = self.config.larger
         if self.config.synth:
-            for split in SPLITS:
-                yield split, synth_files(self.corpus, split)
-        if larger:
-            more = self.config.larger
-            yield (
-                "extra",
-                synth_files(self.larger_corpus, "train")
-                if more.documents
-                else CorpusFiles(more.src, more.trg, more.doc),
-            )
+            corpora = {split: _synth_files(self.corpus, split) for split in SPLITS}
+        if job.larger and more.documents:
+            corpora["extra"] = _synth_files(self.larger_corpus, "train")
+        elif job.larger:
+            corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
+        settings = [*_settings(self.config.set), *_settings(corpora, "data."), f"seed={job.seed}"]
+        if job.system in MEMORY_SYSTEMS:
+            memory, _, fusion = job.system.partition("-")
+            settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
+        elif job.system != BASELINE:
+            settings.append(f"model.context={job.system}")
+        return load_config(self.config.config, settings)
 
 
-def synth_files(directory: Path, split: str) -> CorpusFiles:
-    """One split of an artificial corpus."""
-    return CorpusFiles(*(str(directory / f"{split}.{side}") for side in ("src", "trg", "doc")))
+def _synth_files(directory: Path, split: str) -> dict[str, str]:
+    """One split of an artificial corpus, as :class:`CorpusFiles` names it."""
+    return {side: str(directory / f"{split}.{side}") for side in ("src", "trg", "doc")}
 
 
 def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
@@ -216,38 +190,38 @@ def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
 
 
 def _check_grid(config: ExperimentConfig, where: str) -> None:
-    """What single values cannot show."""
+    """Refuse what the check of single values cannot see."""
     for name, values in (("seeds", config.seeds), ("systems", config.systems)):
         twice = [value for value in values if values.count(value) > 1]
         if twice:
             raise UserError(f"{name} holds {twice[0]} twice", where=where, fix="name it once")
-    if not config.seeds:
-        raise UserError("seeds is empty", where=where, fix="write e.g. seeds = [1, 2]")
-    if BASELINE not in config.systems:
-        raise UserError(
+    keys = {setting.partition("=")[0] for setting in _settings(config.set)}
+    checks = (
+        (not config.seeds, "seeds is empty", "write e.g. seeds = [1, 2]"),
+        (
+            BASELINE not in config.systems,
             f"systems lacks {BASELINE}",
-            where=where,
-            fix="add it: every table compares with it, and the others begin with its weights",
-        )
-    if "seed" in config.set or ("model" in config.set and _CHOSEN & config.set["model"].keys()):
-        raise UserError(
+            "add it: every table compares with it, and the others begin with its weights",
+        ),
+        (
+            bool(keys & {"seed", "model.memory", "model.fusion", "model.context"}),
             "[set] holds what tells the systems apart",
-            where=where,
-            fix="choose with seeds = [...] and systems = [...]",
-        )
-    if config.larger.documents and not config.synth:
-        raise UserError(
+            "choose with seeds = [...] and systems = [...]",
+        ),
+        (
+            config.larger.documents and not config.synth,
             "larger.documents needs the artificial corpus",
-            where=where,
-            fix="name files with larger.src and larger.trg, or add [synth]",
-        )
-    if config.larger.documents and config.larger.src:
-        raise UserError(
-            "larger.documents does not go with larger.src", where=where, fix="give one of them"
-        )
-
-
-_CHOSEN = {"memory", "fusion", "context"}
+            "name files with larger.src and larger.trg, or add [synth]",
+        ),
+        (
+            config.larger.documents and config.larger.src,
+            "larger.documents does not go with larger.src",
+            "give one of them",
+        ),
+    )
+    for wrong, what, fix in checks:
+        if wrong:
+            raise UserError(what, where=where, fix=fix)
 
 
 def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

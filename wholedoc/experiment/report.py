@@ -5,7 +5,7 @@ A report is a function of what lies on disk.
 
 import json
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,6 @@ from wholedoc.rendering.page import escape, make_page
 from wholedoc.rendering.tables import Cell, Row, Table, join_parts
 
 _PIECE = re.compile(r"\w+|\W+")
-# Examples come from the first of these that is there.
-_PREFERRED: tuple[SystemName, ...] = tuple(
-    fusion[memory] for memory in ("both", "src", "trg") for fusion in FUSIONS.values()
-)
 
 
 @dataclass(frozen=True)
@@ -53,9 +49,56 @@ class Example:
 
     def to_json(self) -> dict[str, Any]:
         """All but the weights of the sentences around it."""
-        plain = {name: value for name, value in vars(self).items() if name != "weights"}
         read = {side: matrix[self.sentence].tolist() for side, matrix in self.weights.items()}
-        return {**plain, "weights": read}
+        return {**vars(self), "weights": read}
+
+    @property
+    def choice(self) -> str:
+        """Why it is shown."""
+        return (
+            f"{self.kind.capitalize()}: sentence {self.sentence + 1} of {self.document_name}, "
+            f"chrF {self.change:+.1f} ({LABELS[self.system]} over S-NMT, seed {self.seed})."
+        )
+
+    def to_html(self) -> str:
+        """The translations with their words marked, and the weights of the document."""
+        rows = [("Source", escape(self.src)), ("Target", escape(self.trg))]
+        everywhere = _words(self.trg).intersection(*map(_words, self.translations.values()))
+        for system, text in self.translations.items():
+            rows.append((LABELS[system], _marked(text, self.trg, everywhere)))
+        body = "".join(f"<tr><th>{escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
+        maps = "".join(
+            draw_heat_map(weights, f"{side.capitalize()} memory", side, self.sentence)
+            for side, weights in self.weights.items()
+        )
+        return (
+            f"<h3>{escape(self.choice)}</h3>"
+            f'<div class="wide"><table class="example">{body}</table></div>'
+            f'<div class="maps">{maps}</div>'
+        )
+
+    def to_markdown(self) -> str:
+        """The translations as a table."""
+        texts = {"Source": self.src, "Target": self.trg}
+        texts |= {LABELS[system]: text for system, text in self.translations.items()}
+        rows = tuple(Row(name, (Cell(text),)) for name, text in texts.items())
+        return join_parts([self.choice, Table("", "", (("", ""),), rows).to_markdown()])
+
+
+def _marked(text: str, reference: str, everywhere: Set[str]) -> str:
+    """A translation with the words marked that tell it from the reference and from others."""
+    known = _words(reference)
+    pieces = []
+    for piece in _PIECE.findall(text):
+        word, shown = piece.lower(), escape(piece)
+        if piece[0].isalnum() and word not in everywhere:
+            shown = f'<mark class="{"right" if word in known else "wrong"}">{shown}</mark>'
+        pieces.append(shown)
+    return "".join(pieces)
+
+
+def _words(text: str) -> set[str]:
+    return set(_PIECE.findall(text.lower()))
 
 
 @dataclass(frozen=True)
@@ -73,11 +116,20 @@ class Examples:
 
     def to_html(self) -> str:
         """Each sentence with its translations and the weights of its document."""
-        return f'<p class="note">{escape(self.note)}</p>' + _html_examples(self.chosen)
+        note = f'<p class="note">{escape(self.note)}</p>'
+        if not self.chosen:
+            return f"{note}<p>No translation differs.</p>"
+        return (
+            f'{note}<p class="note"><mark class="right">Blue</mark> words stand in the reference '
+            'and not in every translation shown, <mark class="wrong">red</mark> ones not in the '
+            "reference. The maps show which sentences each sentence reads in the last pass; the "
+            "framed row is the sentence shown.</p>"
+            f"{''.join(example.to_html() for example in self.chosen)}"
+        )
 
     def to_markdown(self) -> str:
         """Each sentence with its translations."""
-        return join_parts([self.note, *map(_markdown_example, self.chosen)])
+        return join_parts([self.note, *(example.to_markdown() for example in self.chosen)])
 
 
 Block = Table | Figure | Examples
@@ -100,18 +152,14 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Every number of the report."""
+        examples = [block.chosen for block in self.blocks if isinstance(block, Examples)]
         return {
             "title": self.title,
             "facts": self.facts,
             "failed": self.failed,
             "tables": [block.to_json() for block in self.blocks if isinstance(block, Table)],
             "figures": [block.to_json() for block in self.blocks if isinstance(block, Figure)],
-            "examples": [
-                example.to_json()
-                for block in self.blocks
-                if isinstance(block, Examples)
-                for example in block.chosen
-            ],
+            "examples": [example.to_json() for chosen in examples for example in chosen],
             "signatures": self.signatures,
             "missing": self.missing,
         }
@@ -124,14 +172,12 @@ def build_report(results: Results) -> Report:
         tables.corpora_table(make),
         tables.main_table(make),
         tables.parameter_table(make),
-        tables.local_context_table(make),
-        tables.unigram_table(make),
-        tables.target_context_table(make),
+        *tables.local_context_tables(make),
         tables.larger_corpus_figure(make),
         Examples(tuple(choose_examples(results))),
     ]
-    if results.experiment.key is not None:
-        blocks.append(tables.artificial_table(make, results.experiment.key))
+    if make.config.synth:
+        blocks.append(tables.artificial_table(make))
     blocks += [
         tables.discourse_table(make),
         tables.context_use_table(make),
@@ -146,8 +192,8 @@ def build_report(results: Results) -> Report:
         facts=_facts(make),
         failed=results.failed,
         blocks=blocks,
-        signatures=make.scores.signatures,
-        missing=dict(make.scores.counts.missing),
+        signatures=make.signatures,
+        missing=dict(make.counts.missing),
     )
 
 
@@ -176,11 +222,11 @@ def choose_examples(results: Results) -> list[Example]:
     The system is the paper's best, with both memories to context, or the next that is there; the
     seed is the first with which it and the sentence model were trained. Of equals the first counts.
     """
-    for system in _PREFERRED:
-        for run in results.of(system):
-            base = results.runs.get(Job(BASELINE, run.job.seed))
-            if base is not None:
-                return _extremes(results, run, base)
+    preferred = [fused[memory] for memory in ("both", "src", "trg") for fused in FUSIONS.values()]
+    for run in [run for system in preferred for run in results.of(system)]:
+        base = results.runs.get(Job(BASELINE, run.job.seed))
+        if base is not None:
+            return _extremes(results, run, base)
     return []
 
 
@@ -193,42 +239,35 @@ def _extremes(results: Results, run: RunResults, base: RunResults) -> list[Examp
             run.translations, base.translations, results.references, strict=True
         )
     ]
-    lines = range(len(changes))
-    gain, loss = max(lines, key=changes.__getitem__), min(lines, key=changes.__getitem__)
-    examples = []
-    if changes[gain] > 0:
-        examples.append(_example(results, run, "largest gain", gain, changes[gain]))
-    if changes[loss] < 0:
-        examples.append(_example(results, run, "largest loss", loss, changes[loss]))
-    return examples
-
-
-def _example(results: Results, run: RunResults, kind: str, line: int, change: float) -> Example:
+    places = [(d, t) for d, size in enumerate(results.sizes) for t in range(size)]
     fusion = run.job.system.partition("-")[2]
     shown = (BASELINE, f"src-{fusion}", f"trg-{fusion}", f"both-{fusion}", "wang2017")
-    translations = {
-        job.system: found.translations[line]
-        for job, found in results.runs.items()
-        if job.seed == run.job.seed and not job.larger and job.system in shown
-    }
-    document, sentence = 0, line
-    while sentence >= results.sizes[document]:
-        sentence -= results.sizes[document]
-        document += 1
-    pair = results.documents[document].pairs[sentence]
-    return Example(
-        kind,
-        run.job.system,
-        run.job.seed,
-        document,
-        results.documents[document].name,
-        sentence,
-        change,
-        pair.src,
-        pair.trg,
-        translations,
-        run.document_weights(document),
-    )
+    chosen = {"largest gain": max(0.0, *changes), "largest loss": min(0.0, *changes)}
+    examples = []
+    for kind, change in chosen.items():
+        if change == 0:
+            continue
+        line = changes.index(change)
+        document, sentence = places[line]
+        example = Example(
+            kind=kind,
+            system=run.job.system,
+            seed=run.job.seed,
+            document=document,
+            document_name=results.documents[document].name,
+            sentence=sentence,
+            change=change,
+            src=results.sources[line],
+            trg=results.references[line],
+            translations={
+                job.system: found.translations[line]
+                for job, found in results.runs.items()
+                if job.seed == run.job.seed and not job.larger and job.system in shown
+            },
+            weights=run.document_weights(document),
+        )
+        examples.append(example)
+    return examples
 
 
 def write_reports(report: Report, out: Path) -> list[Path]:
@@ -249,120 +288,37 @@ def format_markdown(report: Report) -> str:
     if report.failed:
         parts += ["## Failed runs", _bullets(report.failed)]
     for block in report.blocks:
-        parts += [f"## {_heading(block)}", block.to_markdown()]
+        parts += [f"## {block.name}: {block.title}", block.to_markdown()]
     parts += ["## Signatures", _bullets(report.signatures)]
     if report.missing:
         parts += ["## Missing measures", _bullets(report.missing)]
     return join_parts(parts) + "\n"
 
 
-def _heading(block: Block) -> str:
-    return f"{block.name}: {block.title}"
-
-
 def _bullets(values: dict[str, str]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in values.items())
 
 
-def _markdown_example(example: Example) -> str:
-    texts = {"Source": example.src, "Target": example.trg}
-    texts |= {LABELS[system]: text for system, text in example.translations.items()}
-    rows = tuple(Row(name, (Cell(text),)) for name, text in texts.items())
-    return join_parts([_choice(example), Table("", "", (("", ""),), rows).to_markdown()])
-
-
-def _choice(example: Example) -> str:
-    """Why a sentence is shown."""
-    return (
-        f"{example.kind.capitalize()}: sentence {example.sentence + 1} of {example.document_name}, "
-        f"chrF {example.change:+.1f} ({LABELS[example.system]} over S-NMT, seed {example.seed})."
-    )
-
-
-# HTML.
-
-
 def format_html(report: Report) -> str:
     """The report as one page that needs nothing else."""
-    sections = (
-        f'<section id="{_anchor(block)}"><h2>{escape(_heading(block))}</h2>'
-        f"{block.to_html()}</section>"
-        for block in report.blocks
-    )
-    contents = "".join(
-        f'<li><a href="#{_anchor(block)}">{escape(_heading(block))}</a></li>'
-        for block in report.blocks
-    )
+    contents = sections = failed = ""
+    for block in report.blocks:
+        anchor = block.name.lower().replace(" ", "-")
+        heading = escape(f"{block.name}: {block.title}")
+        contents += f'<li><a href="#{anchor}">{heading}</a></li>'
+        sections += f'<section id="{anchor}"><h2>{heading}</h2>{block.to_html()}</section>'
+    if report.failed:
+        failed = f'<div class="failed"><h2>Failed runs</h2>{_html_facts(report.failed)}</div>'
+    missing = {name: f"missing: {reason}" for name, reason in report.missing.items()}
     body = (
         f"<h1>{escape(report.title)}</h1>\n{_html_facts(report.facts)}\n"
-        f"{_html_failed(report.failed)}\n<nav><h2>Contents</h2><ol>{contents}</ol></nav>\n"
-        f"{''.join(sections)}\n"
+        f"{failed}\n<nav><h2>Contents</h2><ol>{contents}</ol></nav>\n{sections}\n"
         '<section id="signatures"><h2>Signatures</h2><p class="note">All that repeats the numbers '
-        f"above.</p>{_html_facts(report.signatures | _missing(report))}</section>"
+        f"above.</p>{_html_facts(report.signatures | missing)}</section>"
     )
     return make_page(report.title, body, style="experiment.css")
-
-
-def _missing(report: Report) -> dict[str, str]:
-    return {name: f"missing: {reason}" for name, reason in report.missing.items()}
-
-
-def _anchor(block: Block) -> str:
-    return block.name.lower().replace(" ", "-")
 
 
 def _html_facts(facts: dict[str, str]) -> str:
     rows = (f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
     return f"<dl>{''.join(rows)}</dl>"
-
-
-def _html_failed(failed: dict[str, str]) -> str:
-    if not failed:
-        return ""
-    return f'<div class="failed"><h2>Failed runs</h2>{_html_facts(failed)}</div>'
-
-
-def _html_examples(examples: Sequence[Example]) -> str:
-    if not examples:
-        return "<p>No translation differs.</p>"
-    return (
-        '<p class="note"><mark class="right">Blue</mark> words stand in the reference and not in '
-        'every translation shown, <mark class="wrong">red</mark> ones not in the reference. The '
-        "maps show which sentences each sentence reads in the last pass; the framed row is the "
-        f"sentence shown.</p>{''.join(map(_html_example, examples))}"
-    )
-
-
-def _html_example(example: Example) -> str:
-    rows = [("Source", escape(example.src)), ("Target", escape(example.trg))]
-    everywhere = _words(example.trg).intersection(*map(_words, example.translations.values()))
-    for system, text in example.translations.items():
-        rows.append((LABELS[system], _marked(text, example.trg, everywhere)))
-    body = "".join(f"<tr><th>{escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
-    maps = "".join(
-        draw_heat_map(weights, f"{side.capitalize()} memory", side, example.sentence)
-        for side, weights in example.weights.items()
-    )
-    return (
-        f"<h3>{escape(_choice(example))}</h3>"
-        f'<div class="wide"><table class="example">{body}</table></div>'
-        f'<div class="maps">{maps}</div>'
-    )
-
-
-def _marked(text: str, reference: str, everywhere: Set[str]) -> str:
-    """A translation with the words marked that tell it from the reference and from others."""
-    known = _words(reference)
-    pieces = []
-    for piece in _PIECE.findall(text):
-        word, shown = piece.lower(), escape(piece)
-        if not piece[0].isalnum() or word in everywhere:
-            pieces.append(shown)
-        else:
-            kind = "right" if word in known else "wrong"
-            pieces.append(f'<mark class="{kind}">{shown}</mark>')
-    return "".join(pieces)
-
-
-def _words(text: str) -> set[str]:
-    return set(_PIECE.findall(text.lower()))

@@ -1,4 +1,4 @@
-"""What an experiment leaves on disk, and the measures of all systems computed from it.
+"""What an experiment leaves on disk.
 
 ``runs/<name>/test/pass-0.txt``   the sentence model's translations, one line per sentence
 ``runs/<name>/test/pass-1.txt``   after the first pass over the document, and so on
@@ -9,38 +9,24 @@
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from safetensors.torch import load_file
 from torch import Tensor
 
-from wholedoc.config import Config, CorpusFiles
+from wholedoc.config import Config
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.experiment.grid import Experiment, Job, SystemName
 from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import ContextUse
-from wholedoc.metrics.evaluation import (
-    FEWEST_UNITS,
-    Tested,
-    Value,
-    count_systems,
-    describe_test,
-)
-from wholedoc.metrics.scores import METRICS, EvaluationSet, Unit
-from wholedoc.metrics.significance import TestName
 
 Request = dict[str, Any]
 """All that the results of a job depend on, as JSON."""
-Digest = Callable[[CorpusFiles], str | None]
-Variant = Literal["", "shuffled", "larger"]
-TEST: TestName = "randomisation"
-LEVEL = 0.05
-SEED = 1
 
 
 @dataclass(frozen=True)
@@ -84,21 +70,14 @@ class RunFigures:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_json` wrote."""
-        use = values["context_use"]
-        typed = {
-            "context_use": None if use is None else ContextUse.from_json(use),
-            "epochs": tuple(map(EpochFigures.from_json, values["epochs"])),
-        }
-        return cls(**{field.name: values[field.name] for field in fields(cls)} | typed)
+        use = values["context_use"] and ContextUse.from_json(values["context_use"])
+        epochs = tuple(map(EpochFigures.from_json, values["epochs"]))
+        return cls(**{**values, "context_use": use, "epochs": epochs})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        use = self.context_use
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {
-            "context_use": None if use is None else use.to_json(),
-            "epochs": [asdict(epoch) for epoch in self.epochs],
-        }
+        use = self.context_use and self.context_use.to_json()
+        return {**vars(self), "context_use": use, "epochs": [vars(epoch) for epoch in self.epochs]}
 
     def stage_epochs(self, stage: str) -> list[EpochFigures]:
         """The epochs of one stage."""
@@ -130,22 +109,20 @@ class ResultFiles:
         write_atomically(self.results, json.dumps(figures.to_json(), indent=1) + "\n")
 
 
-def make_request(experiment: Experiment, job: Job, digest: Digest = fingerprint) -> Request:
-    """All that the results of a job depend on; results of another request are not reused."""
-    config = experiment.job_config(job)
-    sets = ("train", "dev", "test", "extra")
-    return {
-        "config": config.to_dict(),
-        "passes": experiment.config.passes,
-        "shuffled": experiment.config.shuffled,
-        **{name: digest(getattr(config.data, name)) for name in sets},
-    }
-
-
 def make_requests(experiment: Experiment) -> dict[Job, Request]:
-    """The requests of all jobs; each file is read once."""
-    digest = cache(fingerprint)
-    return {job: make_request(experiment, job, digest) for job in experiment.jobs()}
+    """All that the results of each job depend on; results of another request are not reused."""
+    digest = cache(fingerprint)  # each file is read once
+    sets = ("train", "dev", "test", "extra")
+    requests = {}
+    for job in experiment.jobs():
+        config = experiment.job_config(job)
+        requests[job] = {
+            "config": config.to_dict(),
+            "passes": experiment.config.passes,
+            "shuffled": experiment.config.shuffled,
+            **{name: digest(getattr(config.data, name)) for name in sets},
+        }
+    return requests
 
 
 @dataclass(frozen=True)
@@ -168,12 +145,9 @@ class RunResults:
 
     def document_weights(self, d: int) -> dict[str, Tensor]:
         """Which sentences each sentence of a document read, by memory: "source", "target"."""
-        if not self.weights.exists():
-            return {}
-        found = load_file(self.weights)
-        return {
-            side: found[key] for side in ("source", "target") if (key := f"{side}.{d}") in found
-        }
+        found = load_file(self.weights) if self.weights.exists() else {}
+        keys = {side: f"{side}.{d}" for side in ("source", "target")}
+        return {side: found[key] for side, key in keys.items() if key in found}
 
 
 @dataclass(frozen=True)
@@ -206,9 +180,7 @@ class Results:
 
     def of(self, system: SystemName) -> list[RunResults]:
         """The finished runs of a system, in the order of the seeds."""
-        seeds = self.experiment.config.seeds
-        jobs = [Job(system, seed) for seed in seeds]
-        return [self.runs[job] for job in jobs if job in self.runs]
+        return [run for job, run in self.runs.items() if job.system == system and not job.larger]
 
 
 def read_documents(config: Config) -> list[Document]:
@@ -235,98 +207,9 @@ def load_results(experiment: Experiment) -> Results:
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a file; only line feeds end one."""
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write lines, all or none."""
     write_atomically(path, "".join(f"{line}\n" for line in lines))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A system in one of its conditions."""
-
-    system: SystemName
-    variant: Variant = ""
-    """``shuffled``: reading another document's memory; ``larger``: stage 1 on the larger corpus."""
-
-    @property
-    def name(self) -> str:
-        """Tells it from all others."""
-        return f"{self.system}{f' {self.variant}' if self.variant else ''}"
-
-    def jobs(self, seeds: Sequence[int]) -> list[Job]:
-        """The runs that it is measured on."""
-        return [Job(self.system, seed, self.variant == "larger") for seed in seeds]
-
-
-class Scores:
-    """All measures of all systems that have finished runs, and tests between them."""
-
-    def __init__(self, results: Results) -> None:
-        self.results = results
-        data = results.config.data
-        self.data = EvaluationSet(
-            results.references,
-            results.sizes,
-            results.sources,
-            data.trg_language or "en",
-            data.src_language,
-        )
-        self.unit: Unit = "document" if len(results.sizes) >= FEWEST_UNITS else "sentence"
-        systems = results.experiment.config.systems
-        variants: tuple[Variant, ...] = ("", "shuffled", "larger")
-        entries = [Entry(system, variant) for variant in variants for system in systems]
-        outputs = {entry.name: self.translations(entry) for entry in entries}
-        self.outputs = {name: found for name, found in outputs.items() if found}
-        self.counts = count_systems(self.data, self.outputs)
-        self.values = {name: self.counts.values(name) for name in self.outputs}
-        self._tested: dict[tuple[str, str], dict[str, Tested]] = {}
-
-    @property
-    def signatures(self) -> dict[str, str]:
-        """How each number was computed."""
-        trials = self.results.experiment.config.trials
-        test = f"{describe_test(TEST, trials, SEED)}|unit:{self.unit}|p<{LEVEL}"
-        return {**self.counts.signatures, "significantly better": test}
-
-    def runs(self, entry: Entry) -> list[RunResults]:
-        """The finished runs of a system in its condition."""
-        jobs = entry.jobs(self.results.experiment.config.seeds)
-        runs = [self.results.runs[job] for job in jobs if job in self.results.runs]
-        if entry.variant == "shuffled":
-            return [run for run in runs if run.shuffled is not None]
-        return runs
-
-    def translations(self, entry: Entry) -> list[list[str]]:
-        """The translations of the test set, for each seed."""
-        return [
-            run.shuffled if entry.variant == "shuffled" and run.shuffled else run.translations
-            for run in self.runs(entry)
-        ]
-
-    def measured(self, entry: Entry, metric: str) -> Value | None:
-        """A measure of a system, as the paper prints it; None where there is none."""
-        value = self.values.get(entry.name, {}).get(metric)
-        return _percent(value) if value is not None and metric == "meteor" else value
-
-    def is_better(self, entry: Entry, than: SystemName, metric: str) -> bool:
-        """Whether a system is significantly better than another."""
-        if entry.name == than or not {entry.name, than} <= self.outputs.keys():
-            return False
-        if (entry.name, than) not in self._tested:
-            trials = self.results.experiment.config.trials
-            tested = self.counts.test(entry.name, than, trials, SEED)
-            self._tested[entry.name, than] = tested
-        found = self._tested[entry.name, than].get(metric)
-        p_value = found.p_values[TEST][self.unit] if found else None
-        if found is None or p_value is None or p_value >= LEVEL:
-            return False
-        lower_is_better = any(m.lower_is_better for m in METRICS.values() if metric in m.names)
-        return found.difference < 0 if lower_is_better else found.difference > 0
-
-
-def _percent(value: Value) -> Value:
-    """METEOR's own scale ends at 1, the paper's at 100."""
-    return Value(100 * value.mean, None if value.deviation is None else 100 * value.deviation)

@@ -12,15 +12,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import torch
 from safetensors.torch import save
@@ -33,7 +32,6 @@ from wholedoc.experiment.results import (
     EpochFigures,
     ResultFiles,
     RunFigures,
-    make_request,
     make_requests,
     read_documents,
     read_lines,
@@ -47,7 +45,7 @@ from wholedoc.training.log import read_log
 from wholedoc.training.loop import Stopped, peak_rss_mb
 from wholedoc.training.stages import train
 
-_LOCK_SECONDS = 30.0
+_LOCK_ATTEMPTS = 300  # of a tenth of a second
 
 
 def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
@@ -56,34 +54,19 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
     with (experiment.out / "lock").open("w") as lock, _terminable():
         _take(lock, experiment.out)
         _write_corpora(experiment)
-        done: list[Job] = []
-        todo: list[Job] = []
-        for job, request in make_requests(experiment).items():
-            finished = ResultFiles(experiment.run(job)).read(request) is not None
-            (done if finished else todo).append(job)
+        requests = make_requests(experiment)
+        done = [job for job in requests if ResultFiles(experiment.run(job)).read(requests[job])]
+        todo = [job for job in requests if job not in done]
         say(f"{len(done)} runs are done, {len(todo)} to do, {limit} at a time")
-        pool = ProcessPool(partial(run_job, experiment), __name__, experiment.out / "logs")
+        pool = ProcessPool(partial(run_job, experiment), experiment.out / "logs")
         made = {part for job in done for part in job.parts}
         failed = run_jobs(todo, pool, limit, made)
         write_atomically(experiment.out / "failed.json", json.dumps(failed, indent=2) + "\n")
     return failed
 
 
-class Pool(Protocol):
-    """Where jobs run."""
-
-    def start(self, name: str) -> None:
-        """Begin a job."""
-
-    def wait(self) -> Mapping[str, str]:
-        """Wait until a job ends: why each that has ended failed, empty where it did not."""
-
-    def stop(self) -> None:
-        """End all jobs under way so that they can be resumed."""
-
-
 def run_jobs(
-    jobs: Iterable[Job], pool: Pool, limit: int, made: Iterable[str] = ()
+    jobs: Iterable[Job], pool: "ProcessPool", limit: int, made: Iterable[str] = ()
 ) -> dict[str, str]:
     """Run jobs, at most ``limit`` at once; returns those that failed or were skipped, and why.
 
@@ -99,18 +82,14 @@ def run_jobs(
     try:
         while waiting or running:
             for job in list(waiting):
-                missing = [need for need in job.needs if need in failed]
                 unfinished = {*running, *(other.name for other in waiting)}
                 making = {part for other in running.values() for part in other.parts} - ready
-                if missing:
-                    failed[job.name] = f"skipped, as {missing[0]} failed"
+                startable = job.needs not in unfinished and not job.parts & making
+                if job.needs in failed:
+                    failed[job.name] = f"skipped, as {job.needs} failed"
                     waiting.remove(job)
                     say(f"{job.name}: {failed[job.name]}")
-                elif (
-                    len(running) < limit
-                    and not unfinished & set(job.needs)
-                    and not job.parts & making
-                ):
+                elif startable and len(running) < limit:
                     waiting.remove(job)
                     running[job.name] = job
                     say(f"{job.name}: started ({names.index(job.name) + 1} of {len(names)})")
@@ -131,17 +110,17 @@ def run_jobs(
 class ProcessPool:
     """Each job a process with one thread, its messages in a file.
 
-    The processes are forked from one that has imported ``preload`` already: that takes longer than
+    The processes are forked from one that has imported this module already: that takes longer than
     a small job. They stop, with all saved, when this process ends, however it does.
     """
 
-    def __init__(self, target: Callable[[str], None], preload: str, logs: Path) -> None:
+    def __init__(self, target: Callable[[str], None], logs: Path) -> None:
         self.target = target
         self.logs = logs
         self.running: dict[str, ForkServerProcess] = {}
         self.context = multiprocessing.get_context("forkserver")
         # Making an optimiser imports the latter, which takes even longer than torch itself.
-        self.context.set_forkserver_preload([preload, "torch._dynamo"])
+        self.context.set_forkserver_preload([__name__, "torch._dynamo"])
 
     def start(self, name: str) -> None:
         """Begin a job: ``target(name)`` in a process of its own."""
@@ -206,16 +185,8 @@ def _follow_parent() -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a request to end act like an interrupt from the keyboard: jobs are stopped first."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach the main thread only
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    """Let SIGTERM act like an interrupt from the keyboard: jobs are stopped first."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -227,25 +198,17 @@ def _take(lock: TextIO, out: Path) -> None:
 
     This process and its jobs hold the lock together, as readers do; a newcomer wants it alone.
     """
-    end = time.monotonic() + _LOCK_SECONDS
-    told = False
-    while True:
+    for attempt in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > end:
-                raise UserError(
-                    "another process runs this experiment",
-                    where=str(out),
-                    fix="wait for it, or choose another place with --out",
-                ) from error
-            if not told:
-                say(f"waiting for an earlier process to leave {out}")
-            told = True
-            time.sleep(0.1)
-        else:
             fcntl.flock(lock, fcntl.LOCK_SH)
             return
+        except BlockingIOError:
+            if attempt == 0:
+                say(f"waiting for an earlier process to leave {out}")
+            time.sleep(0.1)
+    fix = "wait for it, or choose another place with --out"
+    raise UserError("another process runs this experiment", where=str(out), fix=fix)
 
 
 def _write_corpora(experiment: Experiment) -> None:
@@ -314,7 +277,7 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
         translation_seconds=seconds,
         words_per_second=sum(len(line.split()) for line in passes[0]) / seconds,
         context_use=use,
-        request=make_request(experiment, job),
+        request=make_requests(experiment)[job],
         epochs=tuple(map(EpochFigures.from_json, epochs)),
         peak_rss_mb=peak_rss_mb(),
     )
@@ -330,14 +293,10 @@ def _passes(documents: Sequence[TranslatedDocument], count: int) -> list[list[st
 
 def _write_weights(path: Path, documents: Sequence[TranslatedDocument]) -> None:
     """Which sentences each sentence read, by memory and document."""
-    weights = {
-        f"{side}.{d}": matrix.contiguous()
-        for d, document in enumerate(documents)
-        for side, matrix in (
-            ("source", document.source_weights),
-            ("target", document.target_weights),
-        )
-        if matrix is not None
-    }
+    weights = {}
+    for n, d in enumerate(documents):
+        for side, matrix in (("source", d.source_weights), ("target", d.target_weights)):
+            if matrix is not None:
+                weights[f"{side}.{n}"] = matrix.contiguous()
     if weights:
         write_atomically(path, save(weights))
