@@ -4,7 +4,8 @@ Of the libraries that ``build.py`` left in ``lib/``, the best one that the proce
 have the instructions for is loaded when it is first needed, and proven in a child process: virtual
 machines announce instructions that they do not have. The compiled kernels are for float32 tensors
 on the CPU; everything else is PyTorch's. ``WHOLEDOC_KERNELS=torch`` or ``compiled`` in the
-environment asks for one of the two, and :func:`use` does so in tests.
+environment asks for one of the two, and :func:`use` does so in tests. How many threads compute is
+decided here as well.
 """
 
 import ctypes
@@ -13,13 +14,14 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from signal import SIGKILL
-from typing import Literal, final
+from typing import Any, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -29,13 +31,15 @@ from wholedoc.kernels.build import LIBRARIES, InstructionSet, instruction_sets, 
 from wholedoc.progress import say
 
 Backend = Literal["torch", "compiled"]
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 _VARIABLE = "WHOLEDOC_KERNELS"
 _TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
 _FUNCTIONS = {
-    "gru_forward": "nppp",
-    "gru_backward": "nppppp",
+    "gru_forward": "pp",
+    "gru_backward": "ppp",
     "decoder_forward": "p",
-    "decoder_backward": "pp",
+    "decoder_backward": "p",
     "softmax": "nnppppfppp",
     "dropout_mask": "nnnfp",
     "pack": "nnpnnnp",
@@ -43,14 +47,14 @@ _FUNCTIONS = {
     "packed_size": "nnn",
     "workspace_size": "",
     "has_bf16": "",
-    "structure_size": "n",
-    "source_hash": "",
 }
 """The arguments of each: integers, pointers, floats."""
-_INTEGERS = ("packed_size", "workspace_size", "has_bf16", "structure_size")
+_INTEGERS = ("packed_size", "workspace_size", "has_bf16")
 _SELF_TEST_SECONDS = 20.0
 _forced: list[Backend] = []
 _mixed: ContextVar[bool] = ContextVar("mixed", default=False)
+_pool_size: ContextVar[int | None] = ContextVar("pool_size", default=None)
+"""Threads of :func:`in_threads` within :func:`one_thread`."""
 
 
 def _fields(integers: str, pointers: str) -> list[tuple[str, type]]:
@@ -59,45 +63,39 @@ def _fields(integers: str, pointers: str) -> list[tuple[str, type]]:
     ]
 
 
-class Recurrence(ctypes.Structure):
-    """``Recurrence`` of ``kernels.c``; so are those below, in the order of ``structure_size``."""
+class _Structure(ctypes.Structure):
+    """A structure of ``kernels.c``, which keeps the tensors whose addresses it is given."""
 
-    _fields_ = _fields("hidden extra", "first bias state projected both new_states states")
-
-
-class RecurrenceGrad(ctypes.Structure):
-    """The gradients of a recurrence."""
-
-    _fields_ = _fields("", "state grads")
+    def __init__(self, **fields: Any) -> None:
+        self._kept = fields
+        for name, value in fields.items():
+            setattr(self, name, value.data_ptr() if isinstance(value, Tensor) else value)
 
 
-class Source(ctypes.Structure):
+class Recurrence(_Structure):
+    """A GRU over packed words; ``grads`` in the backward pass only."""
+
+    _fields_ = [
+        *_fields("steps words hidden extra", "counts first bias state"),
+        *_fields("", "projected both new_states states grads"),
+    ]
+
+
+class Source(_Structure):
     """What the decoder attends to."""
 
     _fields_ = _fields("cells align width", "lengths keys values score")
 
 
-class DecoderSteps(ctypes.Structure):
-    """All steps of the decoder."""
+class DecoderSteps(_Structure):
+    """All steps of the decoder; the last line in the backward pass only."""
 
     _fields_ = [
-        *_fields("steps", "counts"),
         *[("source", Source), ("lower", Recurrence), ("upper", Recurrence)],
         *_fields("", "context between between_bias context_mask lower_mask"),
         *_fields("", "alphas contexts dropped_contexts dropped_lower workspace"),
+        *_fields("", "grad_states d_contexts d_keys d_scores step"),
     ]
-
-
-class DecoderGrad(ctypes.Structure):
-    """Their gradients."""
-
-    _fields_ = [
-        *[("lower", RecurrenceGrad), ("upper", RecurrenceGrad)],
-        *_fields("", "context between grad_states d_contexts d_keys d_scores step"),
-    ]
-
-
-STRUCTURES = (Recurrence, RecurrenceGrad, Source, DecoderSteps, DecoderGrad)
 
 
 @final
@@ -107,18 +105,13 @@ class Library:
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.c = ctypes.CDLL(str(path))
+        self.c.source_hash.restype = ctypes.c_char_p
+        if self.c.source_hash() != source_hash().encode():
+            raise OSError(f"{path.name} was built from other sources")
         for function, types in _FUNCTIONS.items():
-            found = getattr(self.c, function, None)
-            if found is None:
-                raise OSError(f"{path.name} has no function {function}")
+            found = getattr(self.c, function)
             found.argtypes = [_TYPES[letter] for letter in types]
             found.restype = ctypes.c_long if function in _INTEGERS else None
-        self.c.source_hash.restype = ctypes.c_char_p
-        sizes = [self.c.structure_size(number) for number in range(len(STRUCTURES))]
-        if self.c.source_hash() != source_hash().encode() or sizes != [
-            *map(ctypes.sizeof, STRUCTURES)
-        ]:
-            raise OSError(f"{path.name} was built from other sources")
         self.has_bf16 = bool(self.c.has_bf16())
 
     def workspace(self) -> Tensor:
@@ -145,6 +138,17 @@ def compiled_for(tensor: Tensor) -> Library:
 def _library() -> Library | None:
     backend = _forced[-1] if _forced else _asked()
     return None if backend == "torch" else _loaded()
+
+
+def _asked() -> str | None:
+    """What the environment asks for."""
+    value = os.environ.get(_VARIABLE) or None
+    if value not in (None, "torch", "compiled"):
+        raise UserError(f"it is {value!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
+    if value == "compiled" and _loaded() is None:
+        fix = "reinstall wholedoc with a C compiler, or unset it"
+        raise UserError("there are no compiled kernels", where=_VARIABLE, fix=fix)
+    return value
 
 
 @contextmanager
@@ -193,20 +197,6 @@ def check_precision(*precisions: str) -> None:
             'precision = "mixed" needs the compiled kernels and a processor with bfloat16 '
             f"instructions (AVX512-BF16); training in single precision ({describe()})"
         )
-
-
-def _asked() -> str | None:
-    """What the environment asks for."""
-    value = os.environ.get(_VARIABLE) or None
-    if value not in (None, "torch", "compiled"):
-        raise UserError(f"it is {value!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
-    if value == "compiled" and _loaded() is None:
-        raise UserError(
-            "there are no compiled kernels",
-            where=_VARIABLE,
-            fix="reinstall wholedoc with a C compiler, or unset it",
-        )
-    return value
 
 
 @cache
@@ -297,3 +287,52 @@ def _right(c: ctypes.CDLL) -> bool:
     mask = floats([0.0] * 64)
     c.dropout_mask(64, 1, 2**31, 2.0, mask)
     return math.isclose(logs[0], log_p, rel_tol=1e-5) and sum(mask) == 50
+
+
+# Threads.
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute every operation with one thread, unless ``OMP_NUM_THREADS`` asks for a number.
+
+    Threads that divide small matrix products wait for each other at each of them. Where another
+    process has one of the cores, each time is a turn of the scheduler: training then takes five to
+    thirty times as long (docs/speed.md). :func:`in_threads` still has all of torch's threads.
+    """
+    if os.environ.get("OMP_NUM_THREADS") or _pool_size.get() is not None:
+        yield
+        return
+    before = torch.get_num_threads()
+    token = _pool_size.set(before)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _pool_size.reset(token)
+
+
+def in_threads(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
+    """The results of batches in order, as many batches at a time as torch has threads.
+
+    The matrix products of a search step are too small to be divided: threads that wait for each
+    other at each of them gain little, and lose a lot where a core is busy with something else.
+    """
+    threads = min(_pool_size.get() or torch.get_num_threads(), len(batches))
+    if threads < 2:
+        yield from map(run, batches)
+        return
+
+    @torch.inference_mode()
+    def run_alone(batch: Batch) -> Result:
+        return run(batch)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield from pool.map(run_alone, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)

@@ -18,16 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
-from wholedoc.kernels.layers import Packed, address, matmul
-from wholedoc.kernels.native import (
-    DecoderGrad,
-    DecoderSteps,
-    Recurrence,
-    RecurrenceGrad,
-    Source,
-    compiled_for,
-    library_for,
-)
+from wholedoc.kernels.layers import Factor, address, matmul
+from wholedoc.kernels.native import DecoderSteps, Recurrence, Source, compiled_for, library_for
 
 
 @dataclass(frozen=True)
@@ -134,12 +126,15 @@ class _Tape:
         self.new = first.new_empty(*others, words, self.hidden)
         self.states = torch.empty_like(self.new)
 
-    def structure(self, state: int | None, d: int = 0) -> Recurrence:
-        """One direction, with the address of its packed W_s."""
-        tensors = (self.projected, self.both, self.new, self.states)
+    def structure(self, weight: Factor, d: int = 0, grads: Tensor | None = None) -> Recurrence:
+        """One direction, with W_s, and in the backward pass with the memory of its gradients."""
         return Recurrence(
-            self.hidden, self.extra, address(self.first, d), address(self.bias, d), state,
-            *(address(tensor, d) for tensor in tensors),
+            steps=len(self.counts), words=self.states.shape[-2], hidden=self.hidden,
+            extra=self.extra, counts=torch.tensor(self.counts), state=weight.packed[d],
+            first=address(self.first, d), bias=address(self.bias, d),
+            projected=address(self.projected, d), both=address(self.both, d),
+            new_states=address(self.new, d), states=address(self.states, d),
+            grads=address(grads, d),
         )  # fmt: skip
 
 
@@ -197,13 +192,9 @@ class _BiGRU(torch.autograd.Function):
         projected = matmul(inputs, w_input.mT, b_input + _gate_bias(b_state))
         first = projected.new_zeros(2, counts[0], w_state.shape[-1])
         ctx.tape = tape = _Tape(first, projected, b_state, counts)
-        packed, workspace = Packed(library, _new_first(w_state).mT), library.workspace()
-        of_steps = torch.tensor(counts)
-        for d, weight in enumerate(packed.addresses):
-            library.c.gru_forward(
-                len(counts), of_steps.data_ptr(), byref(tape.structure(weight, d)),
-                address(workspace),
-            )  # fmt: skip
+        weight, workspace = Factor(_new_first(w_state).mT, library), library.workspace()
+        for d in range(2):
+            library.c.gru_forward(byref(tape.structure(weight, d)), address(workspace))
         ctx.save_for_backward(inputs, mirror, w_input, w_state)
         return torch.cat((tape.states[0], tape.states[1].index_select(0, mirror)), dim=-1)
 
@@ -215,25 +206,16 @@ class _BiGRU(torch.autograd.Function):
         library, tape = ctx.library, ctx.tape
         back, (ahead, behind) = _TapeGrad(tape), grad_states.chunk(2, dim=-1)
         grads = torch.stack((ahead, behind.index_select(0, mirror)))
-        packed, workspace = Packed(library, _new_first(w_state)), library.workspace()
-        of_steps = torch.tensor(tape.counts)
-        for d, weight in enumerate(packed.addresses):
-            library.c.gru_backward(
-                len(of_steps), of_steps.data_ptr(), byref(tape.structure(None, d)),
-                byref(RecurrenceGrad(weight, address(back.grads, d))), address(grads, d),
-                address(workspace),
-            )  # fmt: skip
+        weight, workspace = Factor(_new_first(w_state), library), library.workspace()
+        for d in range(2):
+            gru = tape.structure(weight, d, back.grads)
+            library.c.gru_backward(byref(gru), address(grads, d), address(workspace))
         ahead, behind = matmul(back.projected, w_input)
         return (
             behind.index_select(0, mirror).add_(ahead), None,
-            matmul(back.projected.mT, inputs), _new_last(back.weight()),
+            matmul(back.projected.mT, inputs), back.weight().roll(-tape.hidden, dims=-2),
             back.projected.sum(dim=1), back.bias(),
         )  # fmt: skip
-
-
-def _new_last(gates: Tensor) -> Tensor:
-    """Rows [n r z] as [r z n]."""
-    return gates.roll(-(gates.shape[-2] // 3), dims=-2)
 
 
 @dataclass(frozen=True)
@@ -297,38 +279,19 @@ def decode_steps(
     return result
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The memory of the compiled steps, kept for the backward pass; see ``kernels.c``."""
-
-    lower: _Tape
-    upper: _Tape
-    keys: Tensor
-    values: Tensor
-    lengths: Tensor
-    alphas: Tensor
-    contexts: Tensor
-    dropped_contexts: Tensor
-    dropped_lower: Tensor
-    context_dropout: Tensor | None
-    lower_dropout: Tensor | None
-
-    def structure(self, tensors: list[Tensor], packed: list[Packed] | None = None) -> DecoderSteps:
-        """As the compiled steps are given it; ``tensors``: counts, score, bias, workspace."""
-        counts, score, bias, workspace = map(address, tensors)
-        lower, upper, context, between = (
-            [None] * 4 if packed is None else [matrix.addresses[0] for matrix in packed]
-        )
-        source = Source(
-            *self.keys.shape[1:], self.values.shape[-1],
-            *map(address, (self.lengths, self.keys, self.values)), score,
-        )  # fmt: skip
-        return DecoderSteps(
-            len(tensors[0]), counts, source,
-            self.lower.structure(lower), self.upper.structure(upper), context, between, bias,
-            *map(address, (self.context_dropout, self.lower_dropout, self.alphas, self.contexts)),
-            *map(address, (self.dropped_contexts, self.dropped_lower)), workspace,
-        )  # fmt: skip
+def _structure(
+    ctx: Any, score: Tensor, weights: list[Tensor], grads: list[Tensor | None], **others: Tensor
+) -> DecoderSteps:
+    """What the compiled steps are given: all that ``ctx`` keeps, packed weights, the others."""
+    source = Source(score=score, **ctx.source)
+    lower, upper, context, between = (Factor(weight, ctx.library) for weight in weights)
+    return DecoderSteps(
+        source=source,
+        lower=ctx.lower.structure(lower, grads=grads[0]),
+        upper=ctx.upper.structure(upper, grads=grads[1]),
+        context=context.packed, between=between.packed, workspace=ctx.library.workspace(),
+        **ctx.steps, **others,
+    )  # fmt: skip
 
 
 class _DecodeSteps(torch.autograd.Function):
@@ -344,26 +307,30 @@ class _DecodeSteps(torch.autograd.Function):
         w_between: Tensor, b_between: Tensor, w_upper: Tensor, b_upper: Tensor,
     ) -> Steps:  # fmt: skip
         """The steps in order."""
-        ctx.library = library = compiled_for(words)
-        align = keys.shape[-1]
-        contexts = words.new_empty(len(words), values.shape[-1])
+        ctx.library = compiled_for(words)
         given = (words + _gate_bias(b_lower)).contiguous()
-        lower = _Tape(lower0, given, b_lower, counts, align)
-        upper = _Tape(upper0, torch.empty_like(given), b_upper, counts, align)
-        ctx.run = run = _Run(
-            lower, upper, doubled_exp(keys.contiguous()), values.contiguous(), mask.sum(dim=1),
-            words.new_zeros(len(words), keys.shape[1]), contexts,
-            contexts if context_dropout is None else torch.empty_like(contexts),
-            lower.states if lower_dropout is None else torch.empty_like(lower.states),
-            context_dropout, lower_dropout,
-        )  # fmt: skip
-        packed = [Packed(library, weight.T) for weight in (w_lower, w_upper, w_context, w_between)]
+        ctx.lower = _Tape(lower0, given, b_lower, counts, keys.shape[-1])
+        ctx.upper = _Tape(upper0, torch.empty_like(given), b_upper, counts, keys.shape[-1])
+        states, contexts = ctx.lower.states, words.new_empty(len(words), values.shape[-1])
+        alphas = words.new_zeros(len(words), keys.shape[1])
+        ctx.source = {
+            "cells": keys.shape[1], "align": keys.shape[2], "width": values.shape[2],
+            "keys": doubled_exp(keys.contiguous()), "values": values.contiguous(),
+            "lengths": mask.sum(dim=1),
+        }  # fmt: skip
+        ctx.steps = {
+            "context_mask": context_dropout, "lower_mask": lower_dropout,
+            "alphas": alphas, "contexts": contexts,
+            "dropped_contexts": contexts if context_dropout is None else torch.empty_like(contexts),
+            "dropped_lower": states if lower_dropout is None else torch.empty_like(states),
+        }  # fmt: skip
+        weights = [weight.T for weight in (w_lower, w_upper, w_context, w_between)]
         bias = b_between + _gate_bias(b_upper)
-        tensors = [torch.tensor(counts), -2 * score, bias, library.workspace()]
-        library.c.decoder_forward(byref(run.structure(tensors, packed)))
-        ctx.save_for_backward(score, w_context, w_lower, w_between, w_upper)
+        steps = _structure(ctx, -2 * score, weights, [None, None], between_bias=bias)
+        ctx.library.c.decoder_forward(byref(steps))
+        ctx.save_for_backward(score, w_lower, w_upper, w_context, w_between)
         # What goes out must not be what the tape holds, or neither would ever be freed.
-        outputs = upper.states.clone(), contexts.clone(), run.alphas.clone()
+        outputs = ctx.upper.states.clone(), contexts.clone(), alphas.clone()
         ctx.mark_non_differentiable(outputs[2])
         return outputs
 
@@ -374,43 +341,35 @@ class _DecodeSteps(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         """The steps in reverse order, then one product per weight."""
         del grad_alphas
-        score, w_context, w_lower, w_between, w_upper = ctx.saved_tensors
-        library, run = ctx.library, ctx.run
-        lower, upper = _TapeGrad(run.lower), _TapeGrad(run.upper)
+        score, *weights = ctx.saved_tensors
+        lower, upper = _TapeGrad(ctx.lower), _TapeGrad(ctx.upper)
         states, d_contexts = (
             grads.clone(memory_format=torch.contiguous_format)
             for grads in (grad_states, grad_contexts)
         )
-        d_keys, d_scores = torch.zeros_like(run.keys), score.new_zeros(len(run.keys), len(score))
-        sentences, cells, _ = run.keys.shape
-        step = score.new_empty(sentences * (run.lower.hidden + run.values.shape[-1] + cells))
-        packed = [Packed(library, weight) for weight in (w_lower, w_upper, w_context, w_between)]
-        of_lower, of_upper, context, between = (matrix.addresses[0] for matrix in packed)
-        back = DecoderGrad(
-            RecurrenceGrad(of_lower, address(lower.grads)),
-            RecurrenceGrad(of_upper, address(upper.grads)), context, between,
-            *map(address, (states, d_contexts, d_keys, d_scores, step)),
+        keys, values = ctx.source["keys"], ctx.source["values"]
+        d_keys, d_scores = torch.zeros_like(keys), score.new_zeros(len(keys), len(score))
+        step = score.new_empty(len(keys), ctx.lower.hidden + values.shape[-1] + keys.shape[1])
+        steps = _structure(
+            ctx, 2 * score, weights, [lower.grads, upper.grads], grad_states=states,
+            d_contexts=d_contexts, d_keys=d_keys, d_scores=d_scores, step=step,
         )  # fmt: skip
-        tensors = [torch.tensor(run.lower.counts), 2 * score, score, library.workspace()]
-        library.c.decoder_backward(byref(run.structure(tensors)), byref(back))
+        ctx.library.c.decoder_backward(byref(steps))
         d_words, d_between = lower.projected, upper.projected
+        # The gradient of h is one product per sentence over all its steps: (sentence, step, …),
+        # zero for the sentences that a step no longer has.
+        counts = ctx.lower.counts
+        weights_of_steps, of_contexts = (
+            pad_sequence(list(torch.split(words, counts)))
+            for words in (ctx.steps["alphas"], d_contexts)
+        )
         return (
-            d_words, None, d_keys * (4 * score), _d_values(run, d_contexts), None,
+            d_words, None, d_keys * (4 * score), torch.bmm(weights_of_steps.mT, of_contexts), None,
             lower.first(), upper.first(), None, None, d_scores.sum(dim=0),
-            matmul(d_words.T, run.dropped_contexts), lower.weight(), lower.bias(),
-            matmul(d_between.T, run.dropped_lower), d_between.sum(dim=0),
+            matmul(d_words.T, ctx.steps["dropped_contexts"]), lower.weight(), lower.bias(),
+            matmul(d_between.T, ctx.steps["dropped_lower"]), d_between.sum(dim=0),
             upper.weight(), upper.bias(),
         )  # fmt: skip
-
-
-def _d_values(run: _Run, d_contexts: Tensor) -> Tensor:
-    """The gradient of h: one product per sentence over all its steps."""
-    # (sentence, step, …), zero for the sentences that a step no longer has
-    alphas, d_contexts = (
-        pad_sequence(list(torch.split(words, run.lower.counts)))
-        for words in (run.alphas, d_contexts)
-    )
-    return torch.bmm(alphas.mT, d_contexts)
 
 
 def doubled_exp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

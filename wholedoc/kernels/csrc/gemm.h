@@ -1,5 +1,5 @@
 /* Matrix products: out = a b, or start + a b; start may be out, or one row for all if its rows are
-   0 apart.
+   0 apart. The rows or the columns of a and of b follow each other in memory without gaps.
 
    b comes packed, in panels of columns; a is packed here, in tiles of rows. A tile of the result is
    summed in registers, so that b is read once for all rows of a tile. Every number of the result is
@@ -144,32 +144,23 @@ static __attribute__((noinline)) void transpose_pairs(long depth, long width,
 }
 
 /* words[k][x] = numbers[k][x], or the pair of numbers[2k][x] and numbers[2k + 1][x], zero after the
-   last; x < width ≤ PANEL. Faster if width is known when this is compiled. */
+   last; x < width ≤ PANEL; k_step or x_step is 1. Faster if width is known when this is compiled. */
 static inline __attribute__((always_inline)) void
 take(long depth, long width, const float *restrict numbers, long k_step, long x_step, int bf16,
      float *restrict words, long words_row)
 {
-    static const float zero;
+    static const float zeros[PANEL];
     if (k_step == 1 && !bf16) {
         transpose(width, depth, numbers, x_step, words, words_row);
     } else if (k_step == 1) {
         transpose_pairs(depth, width, numbers, x_step, words, words_row);
     } else {
         for (long k = 0; k < depth; k += 1 + bf16, words += words_row) {
-            const float *from = numbers + k * k_step, *after = from + k_step;
-            long after_step = x_step;
-            __builtin_prefetch(from + 6 * LINE); /* wanted soon, if x are neighbours */
-            if (bf16 && k + 1 == depth) {
-                after = &zero;
-                after_step = 0;
-            }
-            if (x_step == 1 && after_step == 1)
-                for (long x = 0; x < width; x++)
-                    words[x] = bf16 ? pair(from[x], after[x]) : from[x];
-            else
-                for (long x = 0; x < width; x++)
-                    words[x] = bf16 ? pair(from[x * x_step], after[x * after_step])
-                                      : from[x * x_step];
+            const float *from = numbers + k * k_step;
+            const float *after = k + 1 < depth ? from + k_step : zeros;
+            __builtin_prefetch(from + 6 * LINE); /* wanted soon */
+            for (long x = 0; x < width; x++)
+                words[x] = bf16 ? pair(from[x], after[x]) : from[x];
         }
     }
 }
