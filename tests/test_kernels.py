@@ -92,7 +92,6 @@ def test_packing_lists_the_words_step_by_step_the_longest_row_first() -> None:
     assert packing.rows.tolist() == [1, 2, 0, 1, 2, 1]
     assert packing.places.tolist() == [0, 0, 0, 1, 1, 2]
     assert packing.mirror.tolist() == [5, 4, 2, 3, 1, 0]
-    assert packing.ends.tolist() == [5, 4, 2]
     assert packing.counts == [3, 2, 1]
     padded = packing.pad(torch.arange(1.0, 7.0)[:, None], len(packing.counts))[:, :, 0]
     assert padded.tolist() == [[3, 0, 0], [1, 4, 6], [2, 5, 0]]

@@ -11,37 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wholedoc.kernels.layers import (
-        Dropout,
-        EightBitProduct,
-        ExactProduct,
-        Linear,
-        Product,
-        compact,
-        dropout_mask,
-        restore,
-        round_weights,
-    )
-    from wholedoc.kernels.loss import output_loss
-    from wholedoc.kernels.native import (
-        check_precision,
-        describe,
-        in_threads,
-        mixed_precision,
-        one_thread,
-        use,
-    )
-    from wholedoc.kernels.recurrence import (
-        GRUWeights,
-        Packing,
-        StepInputs,
-        Steps,
-        StepWeights,
-        bigru,
-        decode_steps,
-        doubled_exp,
-        pack,
-    )
+    from wholedoc.kernels.layers import *
+    from wholedoc.kernels.loss import *
+    from wholedoc.kernels.native import *
+    from wholedoc.kernels.recurrence import *
 
 __all__ = [
     "Dropout", "EightBitProduct", "ExactProduct", "GRUWeights", "Linear", "Packing", "Product",

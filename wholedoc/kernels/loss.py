@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from wholedoc.kernels.layers import Factor, address, matmul
-from wholedoc.kernels.native import compiled_for, library_for, multiplies_bf16
+from wholedoc.kernels.native import Library, library_for, multiplies_bf16
 
 # Words whose logits exist at once: few enough for the caches, enough for an efficient product.
 _CHUNK = 512
@@ -30,10 +30,11 @@ def output_loss(
     first, last = targets.aminmax() if len(targets) else (0, 0)
     if first < 0 or last >= len(weight):
         raise IndexError(f"targets from {first} to {last} of {len(weight)} words")
-    if library_for(features) is None:
+    library = library_for(features)
+    if library is None:
         return _reference(features, weight, shifts, sentences, targets, smoothing)
     found: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
-        features, weight, shifts, sentences, targets, smoothing, torch.is_grad_enabled()
+        library, features, weight, shifts, sentences, targets, smoothing, torch.is_grad_enabled()
     )
     return found
 
@@ -57,14 +58,13 @@ class _OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, shifts: Tensor,
+        ctx: Any, library: Library, features: Tensor, weight: Tensor, shifts: Tensor,
         sentences: Tensor, targets: Tensor, smoothing: float, differentiate: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Both losses, and where ``differentiate``, their gradients.
 
         ``ctx.needs_input_grad`` alone does not tell: weights need one in evaluation too.
         """
-        library = compiled_for(features)
         shifts, summed = shifts.contiguous(), weight.sum(dim=0)
         ctx.grads = None
         if differentiate and any(ctx.needs_input_grad):
@@ -96,7 +96,7 @@ class _OutputLoss(torch.autograd.Function):
         """The gradients at hand, scaled; most often by 1, which needs no product."""
         del grad_nats
         kept = (ctx.grads.features, ctx.grads.weight, ctx.grads.shifts)
-        return *(kept if grad == 1 else (one * grad for one in kept)), None, None, None, None
+        return None, *(kept if grad == 1 else (one * grad for one in kept)), None, None, None, None
 
 
 def _factor(matrix: Tensor) -> Factor:

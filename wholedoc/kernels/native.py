@@ -12,7 +12,7 @@ import ctypes
 import faulthandler
 import math
 import os
-import time
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from signal import SIGKILL
 from typing import Any, Literal, TypeVar, final
 
 import torch
@@ -45,11 +44,8 @@ _FUNCTIONS = {
     "pack": "nnpnnnp",
     "multiply": "nnnpnnppnpnp",
     "packed_size": "nnn",
-    "workspace_size": "",
-    "has_bf16": "",
 }
 """The arguments of each: integers, pointers, floats."""
-_INTEGERS = ("packed_size", "workspace_size", "has_bf16")
 _SELF_TEST_SECONDS = 20.0
 _forced: list[Backend] = []
 _mixed: ContextVar[bool] = ContextVar("mixed", default=False)
@@ -109,14 +105,14 @@ class Library:
         if self.c.source_hash() != source_hash().encode():
             raise OSError(f"{path.name} was built from other sources")
         for function, types in _FUNCTIONS.items():
-            found = getattr(self.c, function)
-            found.argtypes = [_TYPES[letter] for letter in types]
-            found.restype = ctypes.c_long if function in _INTEGERS else None
-        self.has_bf16 = bool(self.c.has_bf16())
+            getattr(self.c, function).argtypes = [_TYPES[letter] for letter in types]
+        self.c.packed_size.restype = ctypes.c_long
+        self.has_bf16 = bool(ctypes.c_long.in_dll(self.c, "has_bf16"))
+        self.workspace_size = ctypes.c_long.in_dll(self.c, "workspace_size").value
 
     def workspace(self) -> Tensor:
         """Memory that matrix products need beside their matrices."""
-        return torch.empty(self.c.workspace_size())
+        return torch.empty(self.workspace_size)
 
 
 def library_for(tensor: Tensor) -> Library | None:
@@ -127,35 +123,20 @@ def library_for(tensor: Tensor) -> Library | None:
     return _library()
 
 
-def compiled_for(tensor: Tensor) -> Library:
-    """The compiled kernels, inside a function for which :func:`library_for` has found them."""
-    library = library_for(tensor)
-    if library is None:
-        raise RuntimeError("the compiled kernels were chosen and are gone")
-    return library
-
-
 def _library() -> Library | None:
-    backend = _forced[-1] if _forced else _asked()
-    return None if backend == "torch" else _loaded()
-
-
-def _asked() -> str | None:
-    """What the environment asks for."""
-    value = os.environ.get(_VARIABLE) or None
-    if value not in (None, "torch", "compiled"):
-        raise UserError(f"it is {value!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
-    if value == "compiled" and _loaded() is None:
+    """What the environment or :func:`use` asks for, or the best there is."""
+    backend = _forced[-1] if _forced else os.environ.get(_VARIABLE) or None
+    if backend not in (None, "torch", "compiled"):
+        raise UserError(f"it is {backend!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
+    if backend == "compiled" and _loaded() is None:
         fix = "reinstall wholedoc with a C compiler, or unset it"
         raise UserError("there are no compiled kernels", where=_VARIABLE, fix=fix)
-    return value
+    return None if backend == "torch" else _loaded()
 
 
 @contextmanager
 def use(backend: Backend) -> Iterator[None]:
     """Within, compute by ``torch`` or by the ``compiled`` kernels; for tests and comparisons."""
-    if backend == "compiled" and _loaded() is None:
-        raise UserError("there are no compiled kernels", fix="reinstall with a C compiler")
     _forced.append(backend)
     try:
         yield
@@ -243,28 +224,24 @@ def _failure(library: Library) -> str | None:
     if child == 0:
         try:
             faulthandler.disable()  # an illegal instruction is an answer, not a crash
-            os._exit(0 if _right(library.c) else 1)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, _SELF_TEST_SECONDS)
+            os._exit(0 if _right(library) else 1)
         finally:
             os._exit(2)
-    deadline = time.monotonic() + _SELF_TEST_SECONDS
-    while time.monotonic() < deadline:
-        finished, status = os.waitpid(child, os.WNOHANG)
-        if finished:
-            code = os.waitstatus_to_exitcode(status)
-            return None if code == 0 else "wrong results" if code > 0 else f"signal {-code}"
-        time.sleep(0.001)
-    os.kill(child, SIGKILL)
-    os.waitpid(child, 0)
-    return "no answer"
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGALRM:
+        return "no answer"
+    return None if code == 0 else "wrong results" if code > 0 else f"signal {-code}"
 
 
-def _right(c: ctypes.CDLL) -> bool:
+def _right(library: Library) -> bool:
     """A few small calls of the kernels against Python, without torch and on one thread."""
 
     def floats(values: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
         return (ctypes.c_float * len(values))(*values)
 
-    rows, inner, columns = 13, 37, 35
+    c, rows, inner, columns = library.c, 13, 37, 35
     a = [float(i % 7 - 3) for i in range(rows * inner)]
     b = [float(i % 5 - 2) for i in range(inner * columns)]
     expected = [
@@ -273,8 +250,8 @@ def _right(c: ctypes.CDLL) -> bool:
         for x in range(columns)
     ]
     left, right, out = floats(a), floats(b), floats([0.0] * len(expected))
-    workspace = (ctypes.c_float * c.workspace_size())()
-    for bf16 in range(1 + c.has_bf16()):  # small integers: exact in both
+    workspace = (ctypes.c_float * library.workspace_size)()
+    for bf16 in range(1 + library.has_bf16):  # small integers: exact in both
         packed = (ctypes.c_float * c.packed_size(inner, columns, bf16))()
         c.pack(inner, columns, right, columns, 1, bf16, packed)
         c.multiply(rows, inner, columns, left, inner, 1, packed, None, 0, out, columns, workspace)
@@ -324,15 +301,11 @@ def in_threads(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iter
         yield from map(run, batches)
         return
 
-    @torch.inference_mode()
-    def run_alone(batch: Batch) -> Result:
-        return run(batch)
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        yield from pool.map(run_alone, batches)
+        yield from pool.map(torch.inference_mode()(run), batches)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)

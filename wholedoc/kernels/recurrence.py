@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.kernels.layers import Factor, address, matmul
-from wholedoc.kernels.native import DecoderSteps, Recurrence, Source, compiled_for, library_for
+from wholedoc.kernels.native import DecoderSteps, Library, Recurrence, Source, library_for
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ class Packing:
     """How many words each step has."""
     in_order: bool
     """Whether the longest row came first, the second longest next, and so on."""
-
-    @property
-    def ends(self) -> Int[Tensor, " row"]:
-        """Where in the list the last words of the rows are, the longest row first."""
-        return self.mirror[: len(self.order)]
 
     def pad(
         self, words: Float[Tensor, "word width"], steps: int
@@ -87,26 +82,20 @@ def bigru(
     r = σ(W_r x + b_r + U_r h + b'_r),  z = σ(W_z x + b_z + U_z h + b'_z),
     n = tanh(W_n x + b_n + r ⊙ (U_n h + b'_n)),  h' = (1 − z) ⊙ n + z ⊙ h.
     """
-    if library_for(words) is None:
-        states = _bigru_reference(words, packing, ahead, back)
+    library = library_for(words)
+    if library is None:
+        first = words.new_zeros(2, packing.counts[0], ahead.state.shape[-1])
+        weights, counts = [*ahead, *back], torch.tensor(packing.counts)
+        states = torch._VF.gru(words, counts, first, weights, True, 1, 0.0, True, True)[0]
     else:
         both = (torch.stack(pair) for pair in zip(ahead, back, strict=True))
-        states = _BiGRU.apply(words, packing, *both)  # type: ignore[no-untyped-call]
+        states = _BiGRU.apply(library, words, packing, *both)  # type: ignore[no-untyped-call]
     hidden, rank = ahead.state.shape[-1], packing.order.argsort()
     # Where they are in the list →h ←h of the first word, →h ←h of the second, and so on.
-    halves = torch.stack((2 * packing.ends[rank], 2 * rank + 1), dim=1)
+    ends = packing.mirror[: len(rank)]  # where the last words of the rows are, the longest first
+    halves = torch.stack((2 * ends[rank], 2 * rank + 1), dim=1)
     last = states.view(-1, hidden).index_select(0, halves.view(-1))
     return states, last.view(-1, 2 * hidden)
-
-
-def _bigru_reference(
-    words: Tensor, packing: Packing, ahead: GRUWeights, back: GRUWeights
-) -> Float[Tensor, "word states"]:
-    first = words.new_zeros(2, packing.counts[0], ahead.state.shape[-1])
-    states: Tensor = torch._VF.gru(
-        words, torch.tensor(packing.counts), first, [*ahead, *back], True, 1, 0.0, True, True
-    )[0]
-    return states
 
 
 class _Tape:
@@ -182,12 +171,11 @@ class _BiGRU(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, words: Tensor, packing: Packing,
+        ctx: Any, library: Library, words: Tensor, packing: Packing,
         w_input: Tensor, w_state: Tensor, b_input: Tensor, b_state: Tensor,
     ) -> Tensor:  # fmt: skip
         """All steps in order, of each row from both its ends."""
-        ctx.library = library = compiled_for(words)
-        counts, mirror = packing.counts, packing.mirror
+        ctx.library, counts, mirror = library, packing.counts, packing.mirror
         inputs = torch.stack((words, words.index_select(0, mirror)))
         projected = matmul(inputs, w_input.mT, b_input + _gate_bias(b_state))
         first = projected.new_zeros(2, counts[0], w_state.shape[-1])
@@ -212,7 +200,7 @@ class _BiGRU(torch.autograd.Function):
             library.c.gru_backward(byref(gru), address(grads, d), address(workspace))
         ahead, behind = matmul(back.projected, w_input)
         return (
-            behind.index_select(0, mirror).add_(ahead), None,
+            None, behind.index_select(0, mirror).add_(ahead), None,
             matmul(back.projected.mT, inputs), back.weight().roll(-tape.hidden, dims=-2),
             back.projected.sum(dim=1), back.bias(),
         )  # fmt: skip
@@ -264,7 +252,8 @@ def decode_steps(
     ``reference`` computes the same, step by step: the decoder's own loop, which holds the formulas.
     The compiled steps give α_j no gradient.
     """
-    if library_for(inputs.words) is None:
+    library = library_for(inputs.words)
+    if library is None:
         return reference(inputs)
     i, w = inputs, weights
     # The rows of 2 W_at that meet a layer's state stand above that layer's recurrent matrix.
@@ -272,7 +261,7 @@ def decode_steps(
     lower = torch.cat((to_lower, _new_first(w.lower)))
     upper = torch.cat((to_upper, _new_first(w.upper)))
     result: Steps = _DecodeSteps.apply(  # type: ignore[no-untyped-call]
-        i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
+        library, i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
         i.context_dropout, i.lower_dropout,
         w.score[0], w.context, lower, w.lower_bias, w.between, w.between_bias, upper, w.upper_bias,
     )  # fmt: skip
@@ -299,7 +288,7 @@ class _DecodeSteps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Any, library: Library,
         words: Tensor, counts: list[int], keys: Tensor, values: Tensor, mask: Tensor,
         lower0: Tensor, upper0: Tensor,
         context_dropout: Tensor | None, lower_dropout: Tensor | None,
@@ -307,7 +296,7 @@ class _DecodeSteps(torch.autograd.Function):
         w_between: Tensor, b_between: Tensor, w_upper: Tensor, b_upper: Tensor,
     ) -> Steps:  # fmt: skip
         """The steps in order."""
-        ctx.library = compiled_for(words)
+        ctx.library = library
         given = (words + _gate_bias(b_lower)).contiguous()
         ctx.lower = _Tape(lower0, given, b_lower, counts, keys.shape[-1])
         ctx.upper = _Tape(upper0, torch.empty_like(given), b_upper, counts, keys.shape[-1])
@@ -364,7 +353,7 @@ class _DecodeSteps(torch.autograd.Function):
             for words in (ctx.steps["alphas"], d_contexts)
         )
         return (
-            d_words, None, d_keys * (4 * score), torch.bmm(weights_of_steps.mT, of_contexts), None,
+            None, d_words, None, d_keys * (4 * score), torch.bmm(weights_of_steps.mT, of_contexts), None,
             lower.first(), upper.first(), None, None, d_scores.sum(dim=0),
             matmul(d_words.T, ctx.steps["dropped_contexts"]), lower.weight(), lower.bias(),
             matmul(d_between.T, ctx.steps["dropped_lower"]), d_between.sum(dim=0),

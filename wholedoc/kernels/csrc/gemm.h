@@ -10,8 +10,12 @@
    upper 16 bits of their 32 and share a word. Where a processor multiplies such pairs at once, that
    is twice as fast; sums have 32 bits all the same. */
 
+/* Whether this library multiplies bfloat16 by instructions of its own. */
 #ifdef __AVX512BF16__
 #include <immintrin.h>
+const long has_bf16 = 1;
+#else
+const long has_bf16 = 0;
 #endif
 
 #ifdef __AVX512F__
@@ -25,7 +29,6 @@
 #define DEPTH 512         /* words of a column of b that are packed together: they stay in a cache */
 #define BLOCK (20 * TILE) /* rows of a, likewise */
 #define AHEAD (16 * PANEL)
-#define WORKSPACE (BLOCK * DEPTH)
 #define HEADER LANES /* words before a packed matrix; the first is 1 if it is bfloat16, else 0 */
 #define LINE 16      /* words of a cache line */
 
@@ -47,21 +50,7 @@ static inline long tile_start(long tile, long tiles, long rows)
     return tile * rows / tiles;
 }
 
-/* Whether this library multiplies bfloat16 by instructions of its own. */
-long has_bf16(void)
-{
-#ifdef __AVX512BF16__
-    return 1;
-#else
-    return 0;
-#endif
-}
-
-/* Words that a product needs beside its matrices. */
-long workspace_size(void)
-{
-    return WORKSPACE;
-}
+const long workspace_size = BLOCK * DEPTH; /* words that a product needs beside its matrices */
 
 long packed_size(long inner, long columns, long bf16)
 {
@@ -196,16 +185,6 @@ void pack(long inner, long columns, const float *restrict b, long b_row, long b_
     }
 }
 
-/* Some columns of a tile of rows of a, as [column][row]. */
-static void pack_tile(long rows, long depth, const float *a, long a_row, long a_column, int bf16,
-                      float *packed)
-{
-    if (rows == TILE)
-        take(depth, TILE, a, a_column, a_row, bf16, packed, TILE);
-    else
-        take(depth, rows, a, a_column, a_row, bf16, packed, rows);
-}
-
 /* sum + a b, for numbers or pairs of bf16. */
 static inline __attribute__((always_inline)) lanes add_product(lanes sum, float a, lanes b,
                                                                int bf16)
@@ -280,7 +259,7 @@ static void multiply_narrow_tile(long rows, long width, long depth, const float 
         memcpy(out + r * out_row, whole + r * PANEL, width * sizeof *out);
 }
 
-/* left: at least WORKSPACE words. */
+/* left: at least workspace_size words. */
 void multiply(long rows, long inner, long columns, const float *restrict a, long a_row,
               long a_column, const float *restrict b, const float *start, long start_row, float *out,
               long out_row, float *restrict left)
@@ -302,9 +281,12 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
                 for (long k = 0; k < depth; k += strip)
                     for (long t = 0; t < tiles; t++) {
                         long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
-                        pack_tile(n, smaller(strip, depth - k),
-                                  a + (first + r) * a_row + (top + k) * a_column, a_row, a_column,
-                                  bf16, left + r * words + k / each * n);
+                        const float *from = a + (first + r) * a_row + (top + k) * a_column;
+                        float *to = left + r * words + k / each * n; /* as [column][row] */
+                        if (n == TILE)
+                            take(smaller(strip, depth - k), TILE, from, a_column, a_row, bf16, to, TILE);
+                        else
+                            take(smaller(strip, depth - k), n, from, a_column, a_row, bf16, to, n);
                     }
 #pragma omp for
                 for (long p = 0; p < panels; p++) {
