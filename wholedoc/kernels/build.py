@@ -85,7 +85,8 @@ def compile_kernels(directory: Path, report: Callable[[str], None]) -> list[Path
             built.append(directory / target.file)
         except (OSError, subprocess.CalledProcessError) as error:
             lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-            why = next((line for line in lines if "error:" in line), lines[0])
+            wrong = [line for line in lines if "error:" in line and "collect2" not in line]
+            why = [*wrong, *lines, "no message"][0]
             report(f"could not build the {target.name} CPU kernels with {program}: {why}")
     if sets and not built:
         report("no CPU kernels were built; wholedoc will use PyTorch")
@@ -100,7 +101,5 @@ def _compile(target: InstructionSet, compiler: list[str], library: Path) -> None
             [*compiler, *_FLAGS, *target.flags, name, "-c", source, "-o", object_file],
             [*compiler, *_LINK_FLAGS, object_file, "-o", str(linked), "-lm"],
         ):
-            subprocess.run(
-                step, check=True, capture_output=True, encoding="utf-8", errors="replace"
-            )
+            subprocess.run(step, check=True, capture_output=True, text=True, errors="replace")
         linked.replace(library)  # at once, so that nobody loads half a file

@@ -32,20 +32,14 @@ def output_loss(
         raise IndexError(f"targets from {first} to {last} of {len(weight)} words")
     library = library_for(features)
     if library is None:
-        return _reference(features, weight, shifts, sentences, targets, smoothing)
+        logits = features @ weight.T + (shifts if len(shifts) == 1 else shifts[sentences])
+        logs = torch.log_softmax(logits, dim=-1)
+        nats = -logs.gather(-1, targets[:, None]).sum()
+        return torch.lerp(nats, -logs.mean(dim=-1).sum(), smoothing), nats.detach()
     found: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
         library, features, weight, shifts, sentences, targets, smoothing, torch.is_grad_enabled()
     )
     return found
-
-
-def _reference(
-    features: Tensor, weight: Tensor, shifts: Tensor, sentences: Tensor, targets: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
-    logits = features @ weight.T + (shifts if len(shifts) == 1 else shifts[sentences])
-    logs = torch.log_softmax(logits, dim=-1)
-    nats = -logs.gather(-1, targets[:, None]).sum()
-    return torch.lerp(nats, -logs.mean(dim=-1).sum(), eps), nats.detach()
 
 
 class _OutputLoss(torch.autograd.Function):

@@ -300,7 +300,6 @@ def in_threads(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iter
     if threads < 2:
         yield from map(run, batches)
         return
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

@@ -252,17 +252,15 @@ def decode_steps(
     ``reference`` computes the same, step by step: the decoder's own loop, which holds the formulas.
     The compiled steps give α_j no gradient.
     """
-    library = library_for(inputs.words)
+    library, w = library_for(inputs.words), weights
     if library is None:
         return reference(inputs)
-    i, w = inputs, weights
     # The rows of 2 W_at that meet a layer's state stand above that layer's recurrent matrix.
     to_lower, to_upper = (2 * w.query).chunk(2, dim=-1)
     lower = torch.cat((to_lower, _new_first(w.lower)))
     upper = torch.cat((to_upper, _new_first(w.upper)))
     result: Steps = _DecodeSteps.apply(  # type: ignore[no-untyped-call]
-        library, i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
-        i.context_dropout, i.lower_dropout,
+        library, *vars(inputs).values(),
         w.score[0], w.context, lower, w.lower_bias, w.between, w.between_bias, upper, w.upper_bias,
     )  # fmt: skip
     return result
@@ -347,13 +345,12 @@ class _DecodeSteps(torch.autograd.Function):
         d_words, d_between = lower.projected, upper.projected
         # The gradient of h is one product per sentence over all its steps: (sentence, step, …),
         # zero for the sentences that a step no longer has.
-        counts = ctx.lower.counts
-        weights_of_steps, of_contexts = (
-            pad_sequence(list(torch.split(words, counts)))
+        alphas, of_contexts = (
+            pad_sequence(list(torch.split(words, ctx.lower.counts)))
             for words in (ctx.steps["alphas"], d_contexts)
         )
         return (
-            None, d_words, None, d_keys * (4 * score), torch.bmm(weights_of_steps.mT, of_contexts), None,
+            None, d_words, None, d_keys * (4 * score), torch.bmm(alphas.mT, of_contexts), None,
             lower.first(), upper.first(), None, None, d_scores.sum(dim=0),
             matmul(d_words.T, ctx.steps["dropped_contexts"]), lower.weight(), lower.bias(),
             matmul(d_between.T, ctx.steps["dropped_lower"]), d_between.sum(dim=0),
