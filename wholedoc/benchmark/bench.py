@@ -181,6 +181,7 @@ class TrainingContender:
         self._updates = (update for epoch in count(1) for update in self.task.updates(epoch))
         self.model.train()
         self.update()  # allocators and caches warm up
+        self.optimiser.zero_grad()  # until its first turn
 
     def turn(self) -> float:
         """Measure the peak, then some updates; return the peak."""
