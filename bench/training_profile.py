@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import torch
 
-from wholedoc.benchmark.speed import (
+from wholedoc.benchmark.bench import (
     TextSize,
     TrainingContender,
     peak_flops,

@@ -10,9 +10,15 @@ import pytest
 import torch
 from toy import toy_config
 
-from wholedoc.benchmark import bench, speed, workload
-from wholedoc.benchmark.bench import format_bench, run_bench
-from wholedoc.benchmark.speed import FORMULA, TextSize, size_of, training_flops
+from wholedoc.benchmark import bench, workload
+from wholedoc.benchmark.bench import (
+    FORMULA,
+    TextSize,
+    format_bench,
+    run_bench,
+    size_of,
+    training_flops,
+)
 from wholedoc.benchmark.workload import make_workload
 from wholedoc.config import ModelConfig
 from wholedoc.model.translation import TranslationModel
@@ -31,9 +37,9 @@ def profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "TURNS", 1)
-    monkeypatch.setattr(speed, "WORDS", 30)
-    monkeypatch.setattr(speed, "PEAK_SIZE", 16)
-    monkeypatch.setattr(speed, "DOCUMENT_SIZES", (2, 5))
+    monkeypatch.setattr(bench, "WORDS", 30)
+    monkeypatch.setattr(bench, "PEAK_SIZE", 16)
+    monkeypatch.setattr(bench, "DOCUMENT_SIZES", (2, 5))
 
 
 def test_every_number_that_is_promised_is_there(

@@ -5,14 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wholedoc.config import (
-    Config,
-    DocumentStageConfig,
-    ModelConfig,
-    SearchConfig,
-    StageConfig,
-    load_config,
-)
+from wholedoc.config import Config, ModelConfig, SearchConfig, load_config
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.vocabulary import SPECIALS, WordVocabulary
@@ -20,8 +13,7 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.checkpoint import load_known_weights
 from wholedoc.store.run import Run
 
-PAPER_VOCABULARIES = (25_100, 21_000)
-"""Those of the paper's French–English corpus."""
+PAPER_VOCABULARIES = (25_100, 21_000)  # of its French–English corpus
 _DOCUMENTS = 200
 _WORDS = {"subword": (29.0, 30.0), "word": (16.5, 22.0)}
 """Words of a sentence of europarl-et-en and of its translation, the geometric mean."""
@@ -35,13 +27,13 @@ class Material:
     config: Config
     corpus: EncodedCorpus
     sizes: tuple[int, int]
-    weights: Path | None = None
-    """Trained weights of the sentence model, if there are any."""
+    weights: Path | None = None  # of the trained sentence model, if there is one
 
-    def model(self, config: ModelConfig, stage: StageConfig) -> TranslationModel:
+    def model(
+        self, config: ModelConfig, dropout: float = 0.0, document_dropout: float = 0.0
+    ) -> TranslationModel:
         """A model with the trained weights, if there are any, and others at random."""
-        document_dropout = stage.document_dropout if isinstance(stage, DocumentStageConfig) else 0.0
-        model = TranslationModel(config, *self.sizes, stage.dropout, document_dropout)
+        model = TranslationModel(config, *self.sizes, dropout, document_dropout)
         initialise(model, seed=1)
         if self.weights is not None:
             load_known_weights(self.weights, model)
@@ -72,14 +64,9 @@ def shipped_material(name: str, directory: Path) -> Material:
 def run_material(run: Run) -> Material:
     """The corpus, vocabularies and configuration of a run; nothing is written into it."""
     src, trg = run.load_vocabularies()
-    best = run.stage("stage1").best
-    return Material(
-        run.directory.name,
-        run.load_config(),
-        run.load_corpus("train"),
-        (len(src), len(trg)),
-        best if best.exists() else None,
-    )
+    best, sizes = run.stage("stage1").best, (len(src), len(trg))
+    weights = best if best.exists() else None
+    return Material(run.directory.name, run.load_config(), run.load_corpus("train"), sizes, weights)
 
 
 def make_workload(
@@ -92,24 +79,19 @@ def make_workload(
     12.6 sentences. Frequencies of words fall as one over their rank.
     """
     random = np.random.default_rng(1)
-    vocabularies = [
-        WordVocabulary([f"w{i}" for i in range(size - len(SPECIALS))], "en") for size in sizes
-    ]
-    frequencies = [1 / np.arange(1, size - len(SPECIALS) + 1) for size in sizes]
+    names = [[f"w{i}" for i in range(size - len(SPECIALS))] for size in sizes]
+    frequencies = [1 / np.arange(1, len(side) + 1) for side in names]
+    shares = [side / side.sum() for side in frequencies]
 
     def text(side: int, length: float) -> str:
-        share = frequencies[side] / frequencies[side].sum()
         size = max(1, min(round(words[side] * length), 100))
-        return " ".join(f"w{i}" for i in random.choice(len(share), size=size, p=share))
+        return " ".join(f"w{i}" for i in random.choice(len(names[side]), size, p=shares[side]))
 
     def pair() -> SentencePair:
         length = random.lognormal(sigma=0.6)
         return SentencePair(text(0, length), text(1, length * random.lognormal(sigma=0.2)))
 
-    documents = [
-        Document(
-            str(d), tuple(pair() for _ in range(max(1, round(12.6 * random.lognormal(sigma=0.44)))))
-        )
-        for d in range(_DOCUMENTS)
-    ]
-    return encode_corpus(documents, vocabularies[0], vocabularies[1], directory)
+    counts = [max(1, round(12.6 * random.lognormal(sigma=0.44))) for _ in range(_DOCUMENTS)]
+    documents = [Document(str(d), tuple(pair() for _ in range(n))) for d, n in enumerate(counts)]
+    src, trg = (WordVocabulary(side, "en") for side in names)
+    return encode_corpus(documents, src, trg, directory)

@@ -6,35 +6,15 @@ environment variable ``WHOLEDOC_KERNELS``. Names are imported when they are firs
 commands that compute nothing do not wait for torch.
 """
 
+import ctypes
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wholedoc.kernels.layers import (
-        Dropout,
-        EightBitProduct,
-        ExactProduct,
-        Linear,
-        Product,
-        compact,
-        dropout_mask,
-        restore,
-        round_weights,
-    )
-    from wholedoc.kernels.loss import output_loss
-    from wholedoc.kernels.native import check_precision, describe, mixed_precision, use
-    from wholedoc.kernels.process import in_threads, keep_freed_memory, one_thread
-    from wholedoc.kernels.recurrence import (
-        GRUWeights,
-        Packing,
-        StepInputs,
-        Steps,
-        StepWeights,
-        bigru,
-        decode_steps,
-        doubled_exp,
-        pack,
-    )
+    from wholedoc.kernels.layers import *
+    from wholedoc.kernels.loss import *
+    from wholedoc.kernels.native import *
+    from wholedoc.kernels.recurrence import *
 
 __all__ = [
     "Dropout", "EightBitProduct", "ExactProduct", "GRUWeights", "Linear", "Packing", "Product",
@@ -45,10 +25,23 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Look a public name up in the modules; the first one imports no torch."""
+    """Look a public name up in the modules, which import torch."""
     if name in __all__:
-        for module in ("process", "native", "layers", "recurrence", "loss"):
+        for module in ("native", "layers", "recurrence", "loss"):
             home = import_module(f"wholedoc.kernels.{module}")
             if name in vars(home):
                 return getattr(home, name)
     raise AttributeError(f"module 'wholedoc.kernels' has no attribute {name!r}")
+
+
+def keep_freed_memory() -> None:
+    """Let this process use freed memory again instead of giving it back to the system.
+
+    By default large tensors are given fresh pages, each cleared when it is first touched, which is
+    a few per cent of training, more in large batches. Only glibc can be told so.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        trim_threshold, top_pad, mmap_max = -1, -2, -4  # of its malloc.h
+        for option, value in ((trim_threshold, 2**31 - 1), (top_pad, 64 * 2**20), (mmap_max, 0)):
+            mallopt(option, value)

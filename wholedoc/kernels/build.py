@@ -73,21 +73,22 @@ def compile_kernels(directory: Path, report: Callable[[str], None]) -> list[Path
     for old in directory.glob("kernels-*.so"):
         old.unlink()
     program, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    sets, compiler = instruction_sets(), shutil.which(program)
-    if sets and compiler is None:
+    sets = instruction_sets()
+    if sets and shutil.which(program) is None:
         report(f"no C compiler ({program}): CPU kernels are not built; wholedoc will use PyTorch")
-    if not sets or compiler is None:
         return []
     directory.mkdir(parents=True, exist_ok=True)
     built = []
     for target in sets:
         try:
-            _compile(target, [compiler, *options], directory / target.file)
-        except (OSError, subprocess.CalledProcessError) as error:
-            report(f"could not build the {target.name} CPU kernels with {program}: {_why(error)}")
-        else:
+            _compile(target, [program, *options], directory / target.file)
             built.append(directory / target.file)
-    if not built:
+        except (OSError, subprocess.CalledProcessError) as error:
+            lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            wrong = [line for line in lines if "error:" in line and "collect2" not in line]
+            why = [*wrong, *lines, "no message"][0]
+            report(f"could not build the {target.name} CPU kernels with {program}: {why}")
+    if sets and not built:
         report("no CPU kernels were built; wholedoc will use PyTorch")
     return built
 
@@ -100,13 +101,5 @@ def _compile(target: InstructionSet, compiler: list[str], library: Path) -> None
             [*compiler, *_FLAGS, *target.flags, name, "-c", source, "-o", object_file],
             [*compiler, *_LINK_FLAGS, object_file, "-o", str(linked), "-lm"],
         ):
-            subprocess.run(step, check=True, capture_output=True)
+            subprocess.run(step, check=True, capture_output=True, text=True, errors="replace")
         linked.replace(library)  # at once, so that nobody loads half a file
-
-
-def _why(error: OSError | subprocess.CalledProcessError) -> str:
-    """The line of a compiler's output that says most."""
-    output = getattr(error, "stderr", None) or str(error).encode()
-    lines = output.decode(errors="replace").strip().splitlines()
-    wrong = [line for line in lines if "error:" in line and not line.startswith("collect2")]
-    return (wrong or lines)[0]

@@ -6,9 +6,7 @@ matrices again and again: these are packed once for the compiled kernels, or rou
 """
 
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any, final
 
@@ -19,13 +17,11 @@ from torch.autograd.function import once_differentiable
 
 from wholedoc.kernels.native import Library, library_for, multiplies_bf16
 
-_MANY_ROWS = 64
-"""From so many rows on, packing a matrix for one product costs less than it gains."""
+_MANY_ROWS = 64  # from so many on, packing a matrix for one product costs less than it gains
 _LARGEST_INPUT = 63
 _SCALES = ".scales"
-_FEWEST_ROWS = 3
-"""Smaller matrices and vectors are not rounded to 8 bits: they take no room."""
-_packing = Lock()
+_FEWEST_ROWS = 3  # smaller matrices and vectors are not rounded to 8 bits: they take no room
+_quantising = Lock()
 
 
 def address(tensor: Tensor | None, number: int = 0) -> int | None:
@@ -34,39 +30,51 @@ def address(tensor: Tensor | None, number: int = 0) -> int | None:
 
 
 @final
-class Packed:
-    """A matrix, or several side by side, packed for the compiled products."""
+class Factor:
+    """A matrix, or several side by side, to multiply by; packed where a library multiplies."""
 
-    def __init__(self, library: Library, matrix: Float[Tensor, "*any inner column"]) -> None:
-        self.shape = inner, columns = matrix.shape[-2:]
-        self._library = library
-        several, bf16 = matrix.shape[:-2].numel(), multiplies_bf16()
-        self._numbers = matrix.new_empty(several, library.c.packed_size(inner, columns, bf16))
-        self.addresses = [address(self._numbers, d) for d in range(several)]
-        for d, packed in enumerate(self.addresses):
-            library.c.pack(inner, columns, address(matrix, d), *matrix.stride()[-2:], bf16, packed)
+    def __init__(self, matrix: Float[Tensor, "*any inner column"], library: Library | None) -> None:
+        self._matrix, self._library = matrix, library
+        if library is not None:
+            matrix, (inner, columns) = _dense(matrix), matrix.shape[-2:]
+            several, bf16 = matrix.shape[:-2].numel(), multiplies_bf16()
+            self.packed = matrix.new_empty(several, library.c.packed_size(inner, columns, bf16))
+            for d in range(several):
+                start, strides, to = address(matrix, d), matrix.stride()[-2:], self.packed[d]
+                library.c.pack(inner, columns, start, *strides, bf16, address(to))
 
     def multiply(
         self,
         rows: Float[Tensor, "*any row inner"],
-        out: Float[Tensor, "*any row column"],
         start: Float[Tensor, "*any row column"] | Float[Tensor, "*any column"] | None = None,
+        out: Float[Tensor, "*any row column"] | None = None,
     ) -> Float[Tensor, "*any row column"]:
-        """``out`` = start + rows · matrix; ``start`` may be ``out``, or one row for all."""
+        """start + rows · matrix, written to ``out``; ``start`` may be ``out``, or a row for all."""
+        if self._library is None:
+            if start is None:
+                return torch.matmul(rows, self._matrix, out=out)
+            if rows.dim() == 2:
+                return torch.addmm(start, rows, self._matrix, out=out)
+            return torch.baddbmm(start[..., None, :], rows, self._matrix, out=out)
+        rows, (inner, columns) = _dense(rows), self._matrix.shape[-2:]
+        if out is None:
+            out = rows.new_empty(*rows.shape[:-1], columns)
         if start is not None and start.dim() < out.dim():
-            start = start[..., None, :]
-        if start is not None and start.stride(-1) != 1:
-            start = start.contiguous()
-        if out.stride(-1) != 1 and out.shape[-1] > 1:
-            raise ValueError(f"the columns of the result are {out.stride(-1)} apart, not 1")
+            start = start.contiguous()[..., None, :]
         start_row = 0 if start is None or start.shape[-2] == 1 else start.stride(-2)
         workspace = self._library.workspace()
-        for d, packed in enumerate(self.addresses):
+        for d, packed in enumerate(self.packed):
             self._library.c.multiply(
-                rows.shape[-2], *self.shape, address(rows, d), *rows.stride()[-2:], packed,
-                address(start, d), start_row, address(out, d), out.stride(-2), address(workspace),
+                rows.shape[-2], inner, columns, address(rows, d), *rows.stride()[-2:],
+                address(packed), address(start, d), start_row, address(out, d), out.stride(-2),
+                address(workspace),
             )  # fmt: skip
         return out
+
+
+def _dense(matrix: Float[Tensor, "*any row column"]) -> Float[Tensor, "*any row column"]:
+    """The same matrix, with neighbours in a row or in a column side by side in memory."""
+    return matrix if 1 in matrix.stride()[-2:] else matrix.contiguous()
 
 
 def matmul(
@@ -76,15 +84,8 @@ def matmul(
     out: Float[Tensor, "*any row column"] | None = None,
 ) -> Float[Tensor, "*any row column"]:
     """start + left · right, written to ``out`` if there is one; no gradients are recorded."""
-    library = library_for(left) if multiplies_bf16() and left.shape[-2] >= _MANY_ROWS else None
-    if library is not None:
-        result = left.new_empty(*left.shape[:-1], right.shape[-1]) if out is None else out
-        return Packed(library, right).multiply(left, result, start)
-    if start is None:
-        return torch.matmul(left, right, out=out)
-    if left.dim() == 2:
-        return torch.addmm(start, left, right, out=out)
-    return torch.baddbmm(start[..., None, :], left, right, out=out)
+    many = multiplies_bf16() and left.shape[-2] >= _MANY_ROWS
+    return Factor(right, library_for(left) if many else None).multiply(left, start, out)
 
 
 @final
@@ -123,41 +124,23 @@ class Linear(nn.Linear):
         return found.view(*rows.shape[:-1], -1)
 
 
-class Product(ABC):
-    """x ↦ W x + b with a matrix that is prepared once, for the few rows of a search step."""
-
-    @abstractmethod
-    def __init__(
-        self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
-    ) -> None: ...
-
-    @abstractmethod
-    def __call__(self, inputs: Float[Tensor, "row input"]) -> Float[Tensor, "row output"]:
-        """W x + b."""
-
-
 @final
-class ExactProduct(Product):
-    """In the precision of the weights."""
+class ExactProduct:
+    """x ↦ W x + b with a matrix that is prepared once, for the few rows of a search step."""
 
     def __init__(
         self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
     ) -> None:
-        library = library_for(weight)
-        self._weight, self._bias = weight.T.contiguous(), bias
-        self._packed = None if library is None else Packed(library, self._weight)
+        self._factor, self._bias = Factor(weight.T.contiguous(), library_for(weight)), bias
 
     def __call__(self, inputs: Float[Tensor, "row input"]) -> Float[Tensor, "row output"]:
         """W x + b."""
-        if self._packed is None:
-            return matmul(inputs, self._weight, self._bias)
-        out = inputs.new_empty(len(inputs), self._weight.shape[1])
-        return self._packed.multiply(inputs, out, self._bias)
+        return self._factor.multiply(inputs, self._bias)
 
 
 @final
-class EightBitProduct(Product):
-    """In 8-bit integers, on CPUs only; each row of W has a scale of its own.
+class EightBitProduct:
+    """The same in 8-bit integers, on CPUs only; each row of W has a scale of its own.
 
     Inputs lie between -1 and 1, as states of a GRU, their averages, and tanh do. So their scale is
     fixed, and a row's result does not depend on the rest of its batch. They have 7 bits: with 8,
@@ -168,16 +151,20 @@ class EightBitProduct(Product):
         self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
     ) -> None:
         rounded, scales = round_rows(weight.float())
-        if bias is None:
-            bias = weight.new_zeros(len(weight))
         with warnings.catch_warnings():
             # torch announces a successor of its quantised tensors; the packed ones stay.
             warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
             quantised = torch._make_per_channel_quantized_tensor(
                 rounded, scales.double(), torch.zeros(len(scales), dtype=torch.long), 0
             )
-            with _engine("fbgemm"):
-                self.packed = torch.ops.quantized.linear_prepack(quantised, bias.float())
+            # Other engines may use instructions that a virtual machine announces and does not
+            # have. The choice holds for all threads, so one packs at a time.
+            with _quantising:
+                before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
+                try:
+                    self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+                finally:
+                    torch.backends.quantized.engine = before
 
     @staticmethod
     def works_on(device: torch.device) -> bool:
@@ -192,20 +179,7 @@ class EightBitProduct(Product):
         return found
 
 
-@contextmanager
-def _engine(name: str) -> Iterator[None]:
-    """Have torch pack matrices for one of its engines.
-
-    Some engines use instructions that a virtual machine may announce and not have. The choice holds
-    for all threads, so one packs at a time.
-    """
-    with _packing:
-        before = torch.backends.quantized.engine
-        torch.backends.quantized.engine = name
-        try:
-            yield
-        finally:
-            torch.backends.quantized.engine = before
+Product = ExactProduct | EightBitProduct
 
 
 def round_rows(

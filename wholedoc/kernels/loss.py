@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from wholedoc.kernels.layers import Packed, address, matmul
-from wholedoc.kernels.native import compiled_for, library_for, multiplies_bf16
+from wholedoc.kernels.layers import Factor, address, matmul
+from wholedoc.kernels.native import Library, library_for, multiplies_bf16
 
 # Words whose logits exist at once: few enough for the caches, enough for an efficient product.
 _CHUNK = 512
@@ -30,21 +30,16 @@ def output_loss(
     first, last = targets.aminmax() if len(targets) else (0, 0)
     if first < 0 or last >= len(weight):
         raise IndexError(f"targets from {first} to {last} of {len(weight)} words")
-    if library_for(features) is None:
-        return _reference(features, weight, shifts, sentences, targets, smoothing)
+    library = library_for(features)
+    if library is None:
+        logits = features @ weight.T + (shifts if len(shifts) == 1 else shifts[sentences])
+        logs = torch.log_softmax(logits, dim=-1)
+        nats = -logs.gather(-1, targets[:, None]).sum()
+        return torch.lerp(nats, -logs.mean(dim=-1).sum(), smoothing), nats.detach()
     found: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
-        features, weight, shifts, sentences, targets, smoothing, torch.is_grad_enabled()
+        library, features, weight, shifts, sentences, targets, smoothing, torch.is_grad_enabled()
     )
     return found
-
-
-def _reference(
-    features: Tensor, weight: Tensor, shifts: Tensor, sentences: Tensor, targets: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
-    logits = features @ weight.T + (shifts if len(shifts) == 1 else shifts[sentences])
-    logs = torch.log_softmax(logits, dim=-1)
-    nats = -logs.gather(-1, targets[:, None]).sum()
-    return torch.lerp(nats, -logs.mean(dim=-1).sum(), eps), nats.detach()
 
 
 class _OutputLoss(torch.autograd.Function):
@@ -57,31 +52,25 @@ class _OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        shifts: Tensor,
-        sentences: Tensor,
-        targets: Tensor,
-        smoothing: float,
-        differentiate: bool,
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, library: Library, features: Tensor, weight: Tensor, shifts: Tensor,
+        sentences: Tensor, targets: Tensor, smoothing: float, differentiate: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Both losses, and where ``differentiate``, their gradients.
 
         ``ctx.needs_input_grad`` alone does not tell: weights need one in evaluation too.
         """
-        library = compiled_for(features)
         shifts, summed = shifts.contiguous(), weight.sum(dim=0)
         ctx.grads = None
         if differentiate and any(ctx.needs_input_grad):
-            ctx.grads = _Gradients(features, weight, summed, len(shifts), sentences, smoothing)
+            counts = torch.bincount(sentences, minlength=len(shifts)).to(features.dtype)
+            ctx.grads = _Gradients(features, weight, -smoothing / len(weight), summed, counts)
         d_shifts = None if ctx.grads is None else ctx.grads.shifts
         target_logits, target_logs = features.new_empty(2, len(features))
         buffer = features.new_empty(min(_CHUNK, len(features)), len(weight))
-        to_logits = _Factor(weight.T)
+        to_logits = _factor(weight.T)
         for start in range(0, len(features), _CHUNK):
             part = slice(start, start + _CHUNK)
-            logits = to_logits.multiply(features[part], buffer[: len(features[part])])
+            logits = to_logits.multiply(features[part], out=buffer[: len(features[part])])
             library.c.softmax(
                 *logits.shape, address(logits), address(shifts), sentences[part].data_ptr(),
                 targets[part].data_ptr(), smoothing - 1, address(d_shifts),
@@ -101,49 +90,31 @@ class _OutputLoss(torch.autograd.Function):
         """The gradients at hand, scaled; most often by 1, which needs no product."""
         del grad_nats
         kept = (ctx.grads.features, ctx.grads.weight, ctx.grads.shifts)
-        return *(kept if grad == 1 else (one * grad for one in kept)), None, None, None, None
+        return None, *(kept if grad == 1 else (one * grad for one in kept)), None, None, None, None
 
 
-class _Factor:
+def _factor(matrix: Tensor) -> Factor:
     """A matrix that several chunks are multiplied by: in mixed precision it is packed once."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        library = library_for(matrix) if multiplies_bf16() else None
-        self._matrix = matrix
-        self._packed = None if library is None else Packed(library, matrix)
-
-    def multiply(self, rows: Tensor, out: Tensor, start: Tensor | None = None) -> Tensor:
-        """start + rows · matrix, written to ``out``."""
-        if self._packed is None:
-            return matmul(rows, self._matrix, start, out)
-        return self._packed.multiply(rows, out, start)
+    return Factor(matrix, library_for(matrix) if multiplies_bf16() else None)
 
 
 class _Gradients:
     """The gradients of :class:`_OutputLoss`, summed chunk by chunk.
 
-    They begin at the part of smoothing, which is the same for every word of the vocabulary.
+    They begin at the part of smoothing, ``even`` for every word of the vocabulary.
     """
 
     def __init__(
-        self,
-        features: Tensor,
-        weight: Tensor,
-        summed: Tensor,
-        shifts: int,
-        sentences: Tensor,
-        smoothing: float,
+        self, features: Tensor, weight: Tensor, even: float, summed: Tensor, counts: Tensor
     ) -> None:
-        self._features, self._from_logits = features, _Factor(weight)
-        even = -smoothing / len(weight)
+        self._features, self._from_logits = features, _factor(weight)
         self._of_features, self._of_weight = even * summed, even * features.sum(dim=0)
         self.features = features.new_empty(features.shape)  # contiguous, whatever they are
         self.weight = weight.new_empty(weight.shape) if len(features) else torch.zeros_like(weight)
-        counts = torch.bincount(sentences, minlength=shifts).to(features.dtype)
         self.shifts = (even * counts)[:, None].repeat(1, len(weight))
 
     def add(self, part: slice, slope: Tensor) -> None:
         """Those of a chunk, but for the shifts, from p − (1−ε) 1_y."""
-        self._from_logits.multiply(slope, self.features[part], self._of_features)
+        self._from_logits.multiply(slope, self._of_features, self.features[part])
         start = self.weight if part.start else self._of_weight
         matmul(slope.T, self._features[part], start, self.weight)

@@ -4,22 +4,23 @@ Of the libraries that ``build.py`` left in ``lib/``, the best one that the proce
 have the instructions for is loaded when it is first needed, and proven in a child process: virtual
 machines announce instructions that they do not have. The compiled kernels are for float32 tensors
 on the CPU; everything else is PyTorch's. ``WHOLEDOC_KERNELS=torch`` or ``compiled`` in the
-environment asks for one of the two, and :func:`use` does so in tests.
+environment asks for one of the two, and :func:`use` does so in tests. How many threads compute is
+decided here as well.
 """
 
 import ctypes
 import faulthandler
 import math
 import os
-import time
+import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from signal import SIGKILL
-from typing import Literal, final
+from typing import Any, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -29,28 +30,27 @@ from wholedoc.kernels.build import LIBRARIES, InstructionSet, instruction_sets, 
 from wholedoc.progress import say
 
 Backend = Literal["torch", "compiled"]
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 _VARIABLE = "WHOLEDOC_KERNELS"
 _TYPES = {"n": ctypes.c_long, "p": ctypes.c_void_p, "f": ctypes.c_float}
 _FUNCTIONS = {
-    "gru_forward": "nppp",
-    "gru_backward": "nppppp",
+    "gru_forward": "pp",
+    "gru_backward": "ppp",
     "decoder_forward": "p",
-    "decoder_backward": "pp",
+    "decoder_backward": "p",
     "softmax": "nnppppfppp",
     "dropout_mask": "nnnfp",
     "pack": "nnpnnnp",
     "multiply": "nnnpnnppnpnp",
     "packed_size": "nnn",
-    "workspace_size": "",
-    "has_bf16": "",
-    "structure_size": "n",
-    "source_hash": "",
 }
 """The arguments of each: integers, pointers, floats."""
-_INTEGERS = ("packed_size", "workspace_size", "has_bf16", "structure_size")
 _SELF_TEST_SECONDS = 20.0
 _forced: list[Backend] = []
 _mixed: ContextVar[bool] = ContextVar("mixed", default=False)
+_pool_size: ContextVar[int | None] = ContextVar("pool_size", default=None)
+"""Threads of :func:`in_threads` within :func:`one_thread`."""
 
 
 def _fields(integers: str, pointers: str) -> list[tuple[str, type]]:
@@ -59,45 +59,39 @@ def _fields(integers: str, pointers: str) -> list[tuple[str, type]]:
     ]
 
 
-class Recurrence(ctypes.Structure):
-    """``Recurrence`` of ``kernels.c``; so are those below, in the order of ``structure_size``."""
+class _Structure(ctypes.Structure):
+    """A structure of ``kernels.c``, which keeps the tensors whose addresses it is given."""
 
-    _fields_ = _fields("hidden extra", "first bias state projected both new_states states")
-
-
-class RecurrenceGrad(ctypes.Structure):
-    """The gradients of a recurrence."""
-
-    _fields_ = _fields("", "state grads")
+    def __init__(self, **fields: Any) -> None:
+        self._kept = fields
+        for name, value in fields.items():
+            setattr(self, name, value.data_ptr() if isinstance(value, Tensor) else value)
 
 
-class Source(ctypes.Structure):
+class Recurrence(_Structure):
+    """A GRU over packed words; ``grads`` in the backward pass only."""
+
+    _fields_ = [
+        *_fields("steps words hidden extra", "counts first bias state"),
+        *_fields("", "projected both new_states states grads"),
+    ]
+
+
+class Source(_Structure):
     """What the decoder attends to."""
 
     _fields_ = _fields("cells align width", "lengths keys values score")
 
 
-class DecoderSteps(ctypes.Structure):
-    """All steps of the decoder."""
+class DecoderSteps(_Structure):
+    """All steps of the decoder; the last line in the backward pass only."""
 
     _fields_ = [
-        *_fields("steps", "counts"),
         *[("source", Source), ("lower", Recurrence), ("upper", Recurrence)],
         *_fields("", "context between between_bias context_mask lower_mask"),
         *_fields("", "alphas contexts dropped_contexts dropped_lower workspace"),
+        *_fields("", "grad_states d_contexts d_keys d_scores step"),
     ]
-
-
-class DecoderGrad(ctypes.Structure):
-    """Their gradients."""
-
-    _fields_ = [
-        *[("lower", RecurrenceGrad), ("upper", RecurrenceGrad)],
-        *_fields("", "context between grad_states d_contexts d_keys d_scores step"),
-    ]
-
-
-STRUCTURES = (Recurrence, RecurrenceGrad, Source, DecoderSteps, DecoderGrad)
 
 
 @final
@@ -107,23 +101,18 @@ class Library:
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.c = ctypes.CDLL(str(path))
-        for function, types in _FUNCTIONS.items():
-            found = getattr(self.c, function, None)
-            if found is None:
-                raise OSError(f"{path.name} has no function {function}")
-            found.argtypes = [_TYPES[letter] for letter in types]
-            found.restype = ctypes.c_long if function in _INTEGERS else None
         self.c.source_hash.restype = ctypes.c_char_p
-        sizes = [self.c.structure_size(number) for number in range(len(STRUCTURES))]
-        if self.c.source_hash() != source_hash().encode() or sizes != [
-            *map(ctypes.sizeof, STRUCTURES)
-        ]:
+        if self.c.source_hash() != source_hash().encode():
             raise OSError(f"{path.name} was built from other sources")
-        self.has_bf16 = bool(self.c.has_bf16())
+        for function, types in _FUNCTIONS.items():
+            getattr(self.c, function).argtypes = [_TYPES[letter] for letter in types]
+        self.c.packed_size.restype = ctypes.c_long
+        self.has_bf16 = bool(ctypes.c_long.in_dll(self.c, "has_bf16"))
+        self.workspace_size = ctypes.c_long.in_dll(self.c, "workspace_size").value
 
     def workspace(self) -> Tensor:
         """Memory that matrix products need beside their matrices."""
-        return torch.empty(self.c.workspace_size())
+        return torch.empty(self.workspace_size)
 
 
 def library_for(tensor: Tensor) -> Library | None:
@@ -134,24 +123,20 @@ def library_for(tensor: Tensor) -> Library | None:
     return _library()
 
 
-def compiled_for(tensor: Tensor) -> Library:
-    """The compiled kernels, inside a function for which :func:`library_for` has found them."""
-    library = library_for(tensor)
-    if library is None:
-        raise RuntimeError("the compiled kernels were chosen and are gone")
-    return library
-
-
 def _library() -> Library | None:
-    backend = _forced[-1] if _forced else _asked()
+    """What the environment or :func:`use` asks for, or the best there is."""
+    backend = _forced[-1] if _forced else os.environ.get(_VARIABLE) or None
+    if backend not in (None, "torch", "compiled"):
+        raise UserError(f"it is {backend!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
+    if backend == "compiled" and _loaded() is None:
+        fix = "reinstall wholedoc with a C compiler, or unset it"
+        raise UserError("there are no compiled kernels", where=_VARIABLE, fix=fix)
     return None if backend == "torch" else _loaded()
 
 
 @contextmanager
 def use(backend: Backend) -> Iterator[None]:
     """Within, compute by ``torch`` or by the ``compiled`` kernels; for tests and comparisons."""
-    if backend == "compiled" and _loaded() is None:
-        raise UserError("there are no compiled kernels", fix="reinstall with a C compiler")
     _forced.append(backend)
     try:
         yield
@@ -193,20 +178,6 @@ def check_precision(*precisions: str) -> None:
             'precision = "mixed" needs the compiled kernels and a processor with bfloat16 '
             f"instructions (AVX512-BF16); training in single precision ({describe()})"
         )
-
-
-def _asked() -> str | None:
-    """What the environment asks for."""
-    value = os.environ.get(_VARIABLE) or None
-    if value not in (None, "torch", "compiled"):
-        raise UserError(f"it is {value!r}", where=_VARIABLE, fix="make it 'torch' or 'compiled'")
-    if value == "compiled" and _loaded() is None:
-        raise UserError(
-            "there are no compiled kernels",
-            where=_VARIABLE,
-            fix="reinstall wholedoc with a C compiler, or unset it",
-        )
-    return value
 
 
 @cache
@@ -253,28 +224,24 @@ def _failure(library: Library) -> str | None:
     if child == 0:
         try:
             faulthandler.disable()  # an illegal instruction is an answer, not a crash
-            os._exit(0 if _right(library.c) else 1)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, _SELF_TEST_SECONDS)
+            os._exit(0 if _right(library) else 1)
         finally:
             os._exit(2)
-    deadline = time.monotonic() + _SELF_TEST_SECONDS
-    while time.monotonic() < deadline:
-        finished, status = os.waitpid(child, os.WNOHANG)
-        if finished:
-            code = os.waitstatus_to_exitcode(status)
-            return None if code == 0 else "wrong results" if code > 0 else f"signal {-code}"
-        time.sleep(0.001)
-    os.kill(child, SIGKILL)
-    os.waitpid(child, 0)
-    return "no answer"
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGALRM:
+        return "no answer"
+    return None if code == 0 else "wrong results" if code > 0 else f"signal {-code}"
 
 
-def _right(c: ctypes.CDLL) -> bool:
+def _right(library: Library) -> bool:
     """A few small calls of the kernels against Python, without torch and on one thread."""
 
     def floats(values: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
         return (ctypes.c_float * len(values))(*values)
 
-    rows, inner, columns = 13, 37, 35
+    c, rows, inner, columns = library.c, 13, 37, 35
     a = [float(i % 7 - 3) for i in range(rows * inner)]
     b = [float(i % 5 - 2) for i in range(inner * columns)]
     expected = [
@@ -283,8 +250,8 @@ def _right(c: ctypes.CDLL) -> bool:
         for x in range(columns)
     ]
     left, right, out = floats(a), floats(b), floats([0.0] * len(expected))
-    workspace = (ctypes.c_float * c.workspace_size())()
-    for bf16 in range(1 + c.has_bf16()):  # small integers: exact in both
+    workspace = (ctypes.c_float * library.workspace_size)()
+    for bf16 in range(1 + library.has_bf16):  # small integers: exact in both
         packed = (ctypes.c_float * c.packed_size(inner, columns, bf16))()
         c.pack(inner, columns, right, columns, 1, bf16, packed)
         c.multiply(rows, inner, columns, left, inner, 1, packed, None, 0, out, columns, workspace)
@@ -297,3 +264,47 @@ def _right(c: ctypes.CDLL) -> bool:
     mask = floats([0.0] * 64)
     c.dropout_mask(64, 1, 2**31, 2.0, mask)
     return math.isclose(logs[0], log_p, rel_tol=1e-5) and sum(mask) == 50
+
+
+# Threads.
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute every operation with one thread, unless ``OMP_NUM_THREADS`` asks for a number.
+
+    Threads that divide small matrix products wait for each other at each of them. Where another
+    process has one of the cores, each time is a turn of the scheduler: training then takes five to
+    thirty times as long (docs/speed.md). :func:`in_threads` still has all of torch's threads.
+    """
+    if os.environ.get("OMP_NUM_THREADS") or _pool_size.get() is not None:
+        yield
+        return
+    before = torch.get_num_threads()
+    token = _pool_size.set(before)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _pool_size.reset(token)
+
+
+def in_threads(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
+    """The results of batches in order, as many batches at a time as torch has threads.
+
+    The matrix products of a search step are too small to be divided: threads that wait for each
+    other at each of them gain little, and lose a lot where a core is busy with something else.
+    """
+    threads = min(_pool_size.get() or torch.get_num_threads(), len(batches))
+    if threads < 2:
+        yield from map(run, batches)
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield from pool.map(torch.inference_mode()(run), batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)

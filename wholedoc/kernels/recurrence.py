@@ -18,16 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
-from wholedoc.kernels.layers import Packed, address, matmul
-from wholedoc.kernels.native import (
-    DecoderGrad,
-    DecoderSteps,
-    Recurrence,
-    RecurrenceGrad,
-    Source,
-    compiled_for,
-    library_for,
-)
+from wholedoc.kernels.layers import Factor, address, matmul
+from wholedoc.kernels.native import DecoderSteps, Library, Recurrence, Source, library_for
 
 
 @dataclass(frozen=True)
@@ -50,11 +42,6 @@ class Packing:
     """How many words each step has."""
     in_order: bool
     """Whether the longest row came first, the second longest next, and so on."""
-
-    @property
-    def ends(self) -> Int[Tensor, " row"]:
-        """Where in the list the last words of the rows are, the longest row first."""
-        return self.mirror[: len(self.order)]
 
     def pad(
         self, words: Float[Tensor, "word width"], steps: int
@@ -95,26 +82,20 @@ def bigru(
     r = σ(W_r x + b_r + U_r h + b'_r),  z = σ(W_z x + b_z + U_z h + b'_z),
     n = tanh(W_n x + b_n + r ⊙ (U_n h + b'_n)),  h' = (1 − z) ⊙ n + z ⊙ h.
     """
-    if library_for(words) is None:
-        states = _bigru_reference(words, packing, ahead, back)
+    library = library_for(words)
+    if library is None:
+        first = words.new_zeros(2, packing.counts[0], ahead.state.shape[-1])
+        weights, counts = [*ahead, *back], torch.tensor(packing.counts)
+        states = torch._VF.gru(words, counts, first, weights, True, 1, 0.0, True, True)[0]
     else:
         both = (torch.stack(pair) for pair in zip(ahead, back, strict=True))
-        states = _BiGRU.apply(words, packing, *both)  # type: ignore[no-untyped-call]
+        states = _BiGRU.apply(library, words, packing, *both)  # type: ignore[no-untyped-call]
     hidden, rank = ahead.state.shape[-1], packing.order.argsort()
     # Where they are in the list →h ←h of the first word, →h ←h of the second, and so on.
-    halves = torch.stack((2 * packing.ends[rank], 2 * rank + 1), dim=1)
+    ends = packing.mirror[: len(rank)]  # where the last words of the rows are, the longest first
+    halves = torch.stack((2 * ends[rank], 2 * rank + 1), dim=1)
     last = states.view(-1, hidden).index_select(0, halves.view(-1))
     return states, last.view(-1, 2 * hidden)
-
-
-def _bigru_reference(
-    words: Tensor, packing: Packing, ahead: GRUWeights, back: GRUWeights
-) -> Float[Tensor, "word states"]:
-    first = words.new_zeros(2, packing.counts[0], ahead.state.shape[-1])
-    states: Tensor = torch._VF.gru(
-        words, torch.tensor(packing.counts), first, [*ahead, *back], True, 1, 0.0, True, True
-    )[0]
-    return states
 
 
 class _Tape:
@@ -134,12 +115,15 @@ class _Tape:
         self.new = first.new_empty(*others, words, self.hidden)
         self.states = torch.empty_like(self.new)
 
-    def structure(self, state: int | None, d: int = 0) -> Recurrence:
-        """One direction, with the address of its packed W_s."""
-        tensors = (self.projected, self.both, self.new, self.states)
+    def structure(self, weight: Factor, d: int = 0, grads: Tensor | None = None) -> Recurrence:
+        """One direction, with W_s, and in the backward pass with the memory of its gradients."""
         return Recurrence(
-            self.hidden, self.extra, address(self.first, d), address(self.bias, d), state,
-            *(address(tensor, d) for tensor in tensors),
+            steps=len(self.counts), words=self.states.shape[-2], hidden=self.hidden,
+            extra=self.extra, counts=torch.tensor(self.counts), state=weight.packed[d],
+            first=address(self.first, d), bias=address(self.bias, d),
+            projected=address(self.projected, d), both=address(self.both, d),
+            new_states=address(self.new, d), states=address(self.states, d),
+            grads=address(grads, d),
         )  # fmt: skip
 
 
@@ -187,23 +171,18 @@ class _BiGRU(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, words: Tensor, packing: Packing,
+        ctx: Any, library: Library, words: Tensor, packing: Packing,
         w_input: Tensor, w_state: Tensor, b_input: Tensor, b_state: Tensor,
     ) -> Tensor:  # fmt: skip
         """All steps in order, of each row from both its ends."""
-        ctx.library = library = compiled_for(words)
-        counts, mirror = packing.counts, packing.mirror
+        ctx.library, counts, mirror = library, packing.counts, packing.mirror
         inputs = torch.stack((words, words.index_select(0, mirror)))
         projected = matmul(inputs, w_input.mT, b_input + _gate_bias(b_state))
         first = projected.new_zeros(2, counts[0], w_state.shape[-1])
         ctx.tape = tape = _Tape(first, projected, b_state, counts)
-        packed, workspace = Packed(library, _new_first(w_state).mT), library.workspace()
-        of_steps = torch.tensor(counts)
-        for d, weight in enumerate(packed.addresses):
-            library.c.gru_forward(
-                len(counts), of_steps.data_ptr(), byref(tape.structure(weight, d)),
-                address(workspace),
-            )  # fmt: skip
+        weight, workspace = Factor(_new_first(w_state).mT, library), library.workspace()
+        for d in range(2):
+            library.c.gru_forward(byref(tape.structure(weight, d)), address(workspace))
         ctx.save_for_backward(inputs, mirror, w_input, w_state)
         return torch.cat((tape.states[0], tape.states[1].index_select(0, mirror)), dim=-1)
 
@@ -215,25 +194,16 @@ class _BiGRU(torch.autograd.Function):
         library, tape = ctx.library, ctx.tape
         back, (ahead, behind) = _TapeGrad(tape), grad_states.chunk(2, dim=-1)
         grads = torch.stack((ahead, behind.index_select(0, mirror)))
-        packed, workspace = Packed(library, _new_first(w_state)), library.workspace()
-        of_steps = torch.tensor(tape.counts)
-        for d, weight in enumerate(packed.addresses):
-            library.c.gru_backward(
-                len(of_steps), of_steps.data_ptr(), byref(tape.structure(None, d)),
-                byref(RecurrenceGrad(weight, address(back.grads, d))), address(grads, d),
-                address(workspace),
-            )  # fmt: skip
+        weight, workspace = Factor(_new_first(w_state), library), library.workspace()
+        for d in range(2):
+            gru = tape.structure(weight, d, back.grads)
+            library.c.gru_backward(byref(gru), address(grads, d), address(workspace))
         ahead, behind = matmul(back.projected, w_input)
         return (
-            behind.index_select(0, mirror).add_(ahead), None,
-            matmul(back.projected.mT, inputs), _new_last(back.weight()),
+            None, behind.index_select(0, mirror).add_(ahead), None,
+            matmul(back.projected.mT, inputs), back.weight().roll(-tape.hidden, dims=-2),
             back.projected.sum(dim=1), back.bias(),
         )  # fmt: skip
-
-
-def _new_last(gates: Tensor) -> Tensor:
-    """Rows [n r z] as [r z n]."""
-    return gates.roll(-(gates.shape[-2] // 3), dims=-2)
 
 
 @dataclass(frozen=True)
@@ -282,53 +252,33 @@ def decode_steps(
     ``reference`` computes the same, step by step: the decoder's own loop, which holds the formulas.
     The compiled steps give α_j no gradient.
     """
-    if library_for(inputs.words) is None:
+    library, w = library_for(inputs.words), weights
+    if library is None:
         return reference(inputs)
-    i, w = inputs, weights
     # The rows of 2 W_at that meet a layer's state stand above that layer's recurrent matrix.
     to_lower, to_upper = (2 * w.query).chunk(2, dim=-1)
     lower = torch.cat((to_lower, _new_first(w.lower)))
     upper = torch.cat((to_upper, _new_first(w.upper)))
     result: Steps = _DecodeSteps.apply(  # type: ignore[no-untyped-call]
-        i.words, i.counts, i.keys, i.values, i.mask, i.lower, i.upper,
-        i.context_dropout, i.lower_dropout,
+        library, *vars(inputs).values(),
         w.score[0], w.context, lower, w.lower_bias, w.between, w.between_bias, upper, w.upper_bias,
     )  # fmt: skip
     return result
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The memory of the compiled steps, kept for the backward pass; see ``kernels.c``."""
-
-    lower: _Tape
-    upper: _Tape
-    keys: Tensor
-    values: Tensor
-    lengths: Tensor
-    alphas: Tensor
-    contexts: Tensor
-    dropped_contexts: Tensor
-    dropped_lower: Tensor
-    context_dropout: Tensor | None
-    lower_dropout: Tensor | None
-
-    def structure(self, tensors: list[Tensor], packed: list[Packed] | None = None) -> DecoderSteps:
-        """As the compiled steps are given it; ``tensors``: counts, score, bias, workspace."""
-        counts, score, bias, workspace = map(address, tensors)
-        lower, upper, context, between = (
-            [None] * 4 if packed is None else [matrix.addresses[0] for matrix in packed]
-        )
-        source = Source(
-            *self.keys.shape[1:], self.values.shape[-1],
-            *map(address, (self.lengths, self.keys, self.values)), score,
-        )  # fmt: skip
-        return DecoderSteps(
-            len(tensors[0]), counts, source,
-            self.lower.structure(lower), self.upper.structure(upper), context, between, bias,
-            *map(address, (self.context_dropout, self.lower_dropout, self.alphas, self.contexts)),
-            *map(address, (self.dropped_contexts, self.dropped_lower)), workspace,
-        )  # fmt: skip
+def _structure(
+    ctx: Any, score: Tensor, weights: list[Tensor], grads: list[Tensor | None], **others: Tensor
+) -> DecoderSteps:
+    """What the compiled steps are given: all that ``ctx`` keeps, packed weights, the others."""
+    source = Source(score=score, **ctx.source)
+    lower, upper, context, between = (Factor(weight, ctx.library) for weight in weights)
+    return DecoderSteps(
+        source=source,
+        lower=ctx.lower.structure(lower, grads=grads[0]),
+        upper=ctx.upper.structure(upper, grads=grads[1]),
+        context=context.packed, between=between.packed, workspace=ctx.library.workspace(),
+        **ctx.steps, **others,
+    )  # fmt: skip
 
 
 class _DecodeSteps(torch.autograd.Function):
@@ -336,7 +286,7 @@ class _DecodeSteps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Any, library: Library,
         words: Tensor, counts: list[int], keys: Tensor, values: Tensor, mask: Tensor,
         lower0: Tensor, upper0: Tensor,
         context_dropout: Tensor | None, lower_dropout: Tensor | None,
@@ -344,26 +294,30 @@ class _DecodeSteps(torch.autograd.Function):
         w_between: Tensor, b_between: Tensor, w_upper: Tensor, b_upper: Tensor,
     ) -> Steps:  # fmt: skip
         """The steps in order."""
-        ctx.library = library = compiled_for(words)
-        align = keys.shape[-1]
-        contexts = words.new_empty(len(words), values.shape[-1])
+        ctx.library = library
         given = (words + _gate_bias(b_lower)).contiguous()
-        lower = _Tape(lower0, given, b_lower, counts, align)
-        upper = _Tape(upper0, torch.empty_like(given), b_upper, counts, align)
-        ctx.run = run = _Run(
-            lower, upper, doubled_exp(keys.contiguous()), values.contiguous(), mask.sum(dim=1),
-            words.new_zeros(len(words), keys.shape[1]), contexts,
-            contexts if context_dropout is None else torch.empty_like(contexts),
-            lower.states if lower_dropout is None else torch.empty_like(lower.states),
-            context_dropout, lower_dropout,
-        )  # fmt: skip
-        packed = [Packed(library, weight.T) for weight in (w_lower, w_upper, w_context, w_between)]
+        ctx.lower = _Tape(lower0, given, b_lower, counts, keys.shape[-1])
+        ctx.upper = _Tape(upper0, torch.empty_like(given), b_upper, counts, keys.shape[-1])
+        states, contexts = ctx.lower.states, words.new_empty(len(words), values.shape[-1])
+        alphas = words.new_zeros(len(words), keys.shape[1])
+        ctx.source = {
+            "cells": keys.shape[1], "align": keys.shape[2], "width": values.shape[2],
+            "keys": doubled_exp(keys.contiguous()), "values": values.contiguous(),
+            "lengths": mask.sum(dim=1),
+        }  # fmt: skip
+        ctx.steps = {
+            "context_mask": context_dropout, "lower_mask": lower_dropout,
+            "alphas": alphas, "contexts": contexts,
+            "dropped_contexts": contexts if context_dropout is None else torch.empty_like(contexts),
+            "dropped_lower": states if lower_dropout is None else torch.empty_like(states),
+        }  # fmt: skip
+        weights = [weight.T for weight in (w_lower, w_upper, w_context, w_between)]
         bias = b_between + _gate_bias(b_upper)
-        tensors = [torch.tensor(counts), -2 * score, bias, library.workspace()]
-        library.c.decoder_forward(byref(run.structure(tensors, packed)))
-        ctx.save_for_backward(score, w_context, w_lower, w_between, w_upper)
+        steps = _structure(ctx, -2 * score, weights, [None, None], between_bias=bias)
+        ctx.library.c.decoder_forward(byref(steps))
+        ctx.save_for_backward(score, w_lower, w_upper, w_context, w_between)
         # What goes out must not be what the tape holds, or neither would ever be freed.
-        outputs = upper.states.clone(), contexts.clone(), run.alphas.clone()
+        outputs = ctx.upper.states.clone(), contexts.clone(), alphas.clone()
         ctx.mark_non_differentiable(outputs[2])
         return outputs
 
@@ -374,43 +328,34 @@ class _DecodeSteps(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         """The steps in reverse order, then one product per weight."""
         del grad_alphas
-        score, w_context, w_lower, w_between, w_upper = ctx.saved_tensors
-        library, run = ctx.library, ctx.run
-        lower, upper = _TapeGrad(run.lower), _TapeGrad(run.upper)
+        score, *weights = ctx.saved_tensors
+        lower, upper = _TapeGrad(ctx.lower), _TapeGrad(ctx.upper)
         states, d_contexts = (
             grads.clone(memory_format=torch.contiguous_format)
             for grads in (grad_states, grad_contexts)
         )
-        d_keys, d_scores = torch.zeros_like(run.keys), score.new_zeros(len(run.keys), len(score))
-        sentences, cells, _ = run.keys.shape
-        step = score.new_empty(sentences * (run.lower.hidden + run.values.shape[-1] + cells))
-        packed = [Packed(library, weight) for weight in (w_lower, w_upper, w_context, w_between)]
-        of_lower, of_upper, context, between = (matrix.addresses[0] for matrix in packed)
-        back = DecoderGrad(
-            RecurrenceGrad(of_lower, address(lower.grads)),
-            RecurrenceGrad(of_upper, address(upper.grads)), context, between,
-            *map(address, (states, d_contexts, d_keys, d_scores, step)),
+        keys, values = ctx.source["keys"], ctx.source["values"]
+        d_keys, d_scores = torch.zeros_like(keys), score.new_zeros(len(keys), len(score))
+        step = score.new_empty(len(keys), ctx.lower.hidden + values.shape[-1] + keys.shape[1])
+        steps = _structure(
+            ctx, 2 * score, weights, [lower.grads, upper.grads], grad_states=states,
+            d_contexts=d_contexts, d_keys=d_keys, d_scores=d_scores, step=step,
         )  # fmt: skip
-        tensors = [torch.tensor(run.lower.counts), 2 * score, score, library.workspace()]
-        library.c.decoder_backward(byref(run.structure(tensors)), byref(back))
+        ctx.library.c.decoder_backward(byref(steps))
         d_words, d_between = lower.projected, upper.projected
+        # The gradient of h is one product per sentence over all its steps: (sentence, step, …),
+        # zero for the sentences that a step no longer has.
+        alphas, of_contexts = (
+            pad_sequence(list(torch.split(words, ctx.lower.counts)))
+            for words in (ctx.steps["alphas"], d_contexts)
+        )
         return (
-            d_words, None, d_keys * (4 * score), _d_values(run, d_contexts), None,
+            None, d_words, None, d_keys * (4 * score), torch.bmm(alphas.mT, of_contexts), None,
             lower.first(), upper.first(), None, None, d_scores.sum(dim=0),
-            matmul(d_words.T, run.dropped_contexts), lower.weight(), lower.bias(),
-            matmul(d_between.T, run.dropped_lower), d_between.sum(dim=0),
+            matmul(d_words.T, ctx.steps["dropped_contexts"]), lower.weight(), lower.bias(),
+            matmul(d_between.T, ctx.steps["dropped_lower"]), d_between.sum(dim=0),
             upper.weight(), upper.bias(),
         )  # fmt: skip
-
-
-def _d_values(run: _Run, d_contexts: Tensor) -> Tensor:
-    """The gradient of h: one product per sentence over all its steps."""
-    # (sentence, step, …), zero for the sentences that a step no longer has
-    alphas, d_contexts = (
-        pad_sequence(list(torch.split(words, run.lower.counts)))
-        for words in (run.alphas, d_contexts)
-    )
-    return torch.bmm(alphas.mT, d_contexts)
 
 
 def doubled_exp(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

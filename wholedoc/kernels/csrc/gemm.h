@@ -1,5 +1,5 @@
 /* Matrix products: out = a b, or start + a b; start may be out, or one row for all if its rows are
-   0 apart.
+   0 apart. The rows or the columns of a and of b follow each other in memory without gaps.
 
    b comes packed, in panels of columns; a is packed here, in tiles of rows. A tile of the result is
    summed in registers, so that b is read once for all rows of a tile. Every number of the result is
@@ -10,8 +10,12 @@
    upper 16 bits of their 32 and share a word. Where a processor multiplies such pairs at once, that
    is twice as fast; sums have 32 bits all the same. */
 
+/* Whether this library multiplies bfloat16 by instructions of its own. */
 #ifdef __AVX512BF16__
 #include <immintrin.h>
+const long has_bf16 = 1;
+#else
+const long has_bf16 = 0;
 #endif
 
 #ifdef __AVX512F__
@@ -25,7 +29,6 @@
 #define DEPTH 512         /* words of a column of b that are packed together: they stay in a cache */
 #define BLOCK (20 * TILE) /* rows of a, likewise */
 #define AHEAD (16 * PANEL)
-#define WORKSPACE (BLOCK * DEPTH)
 #define HEADER LANES /* words before a packed matrix; the first is 1 if it is bfloat16, else 0 */
 #define LINE 16      /* words of a cache line */
 
@@ -47,21 +50,7 @@ static inline long tile_start(long tile, long tiles, long rows)
     return tile * rows / tiles;
 }
 
-/* Whether this library multiplies bfloat16 by instructions of its own. */
-long has_bf16(void)
-{
-#ifdef __AVX512BF16__
-    return 1;
-#else
-    return 0;
-#endif
-}
-
-/* Words that a product needs beside its matrices. */
-long workspace_size(void)
-{
-    return WORKSPACE;
-}
+const long workspace_size = BLOCK * DEPTH; /* words that a product needs beside its matrices */
 
 long packed_size(long inner, long columns, long bf16)
 {
@@ -144,32 +133,23 @@ static __attribute__((noinline)) void transpose_pairs(long depth, long width,
 }
 
 /* words[k][x] = numbers[k][x], or the pair of numbers[2k][x] and numbers[2k + 1][x], zero after the
-   last; x < width ≤ PANEL. Faster if width is known when this is compiled. */
+   last; x < width ≤ PANEL; k_step or x_step is 1. Faster if width is known when this is compiled. */
 static inline __attribute__((always_inline)) void
 take(long depth, long width, const float *restrict numbers, long k_step, long x_step, int bf16,
      float *restrict words, long words_row)
 {
-    static const float zero;
+    static const float zeros[PANEL];
     if (k_step == 1 && !bf16) {
         transpose(width, depth, numbers, x_step, words, words_row);
     } else if (k_step == 1) {
         transpose_pairs(depth, width, numbers, x_step, words, words_row);
     } else {
         for (long k = 0; k < depth; k += 1 + bf16, words += words_row) {
-            const float *from = numbers + k * k_step, *after = from + k_step;
-            long after_step = x_step;
-            __builtin_prefetch(from + 6 * LINE); /* wanted soon, if x are neighbours */
-            if (bf16 && k + 1 == depth) {
-                after = &zero;
-                after_step = 0;
-            }
-            if (x_step == 1 && after_step == 1)
-                for (long x = 0; x < width; x++)
-                    words[x] = bf16 ? pair(from[x], after[x]) : from[x];
-            else
-                for (long x = 0; x < width; x++)
-                    words[x] = bf16 ? pair(from[x * x_step], after[x * after_step])
-                                      : from[x * x_step];
+            const float *from = numbers + k * k_step;
+            const float *after = k + 1 < depth ? from + k_step : zeros;
+            __builtin_prefetch(from + 6 * LINE); /* wanted soon */
+            for (long x = 0; x < width; x++)
+                words[x] = bf16 ? pair(from[x], after[x]) : from[x];
         }
     }
 }
@@ -203,16 +183,6 @@ void pack(long inner, long columns, const float *restrict b, long b_row, long b_
             }
         }
     }
-}
-
-/* Some columns of a tile of rows of a, as [column][row]. */
-static void pack_tile(long rows, long depth, const float *a, long a_row, long a_column, int bf16,
-                      float *packed)
-{
-    if (rows == TILE)
-        take(depth, TILE, a, a_column, a_row, bf16, packed, TILE);
-    else
-        take(depth, rows, a, a_column, a_row, bf16, packed, rows);
 }
 
 /* sum + a b, for numbers or pairs of bf16. */
@@ -289,7 +259,7 @@ static void multiply_narrow_tile(long rows, long width, long depth, const float 
         memcpy(out + r * out_row, whole + r * PANEL, width * sizeof *out);
 }
 
-/* left: at least WORKSPACE words. */
+/* left: at least workspace_size words. */
 void multiply(long rows, long inner, long columns, const float *restrict a, long a_row,
               long a_column, const float *restrict b, const float *start, long start_row, float *out,
               long out_row, float *restrict left)
@@ -311,9 +281,12 @@ void multiply(long rows, long inner, long columns, const float *restrict a, long
                 for (long k = 0; k < depth; k += strip)
                     for (long t = 0; t < tiles; t++) {
                         long r = tile_start(t, tiles, height), n = tile_start(t + 1, tiles, height) - r;
-                        pack_tile(n, smaller(strip, depth - k),
-                                  a + (first + r) * a_row + (top + k) * a_column, a_row, a_column,
-                                  bf16, left + r * words + k / each * n);
+                        const float *from = a + (first + r) * a_row + (top + k) * a_column;
+                        float *to = left + r * words + k / each * n; /* as [column][row] */
+                        if (n == TILE)
+                            take(smaller(strip, depth - k), TILE, from, a_column, a_row, bf16, to, TILE);
+                        else
+                            take(smaller(strip, depth - k), n, from, a_column, a_row, bf16, to, n);
                     }
 #pragma omp for
                 for (long p = 0; p < panels; p++) {

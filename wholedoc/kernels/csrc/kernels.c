@@ -38,8 +38,8 @@ static inline float sigmoid(float x)
     return 1.0f / (1.0f + exponential(-x));
 }
 
-/* The structures have the same fields in native.py; their sizes are compared when the library is
-   loaded. */
+/* The structures have the same fields in native.py. Pointers that only the backward pass needs are
+   null in the forward pass; packed weights are those of the pass. */
 
 /* A GRU over packed words: those of the first step, those of the second, ..., each step with as
    many as the step before or fewer. With u = W_x x + b_x and [e g] = W_s s, where e is anything
@@ -47,19 +47,14 @@ static inline float sigmoid(float x)
    r = sigmoid(u_r + g_r), z = sigmoid(u_z + g_z), n = tanh(u_n + r (g_n + b_n)),
    s' = (1 - z) n + z s. The biases b_r and b_z are part of u. */
 typedef struct {
-    long hidden, extra;
+    long steps, words, hidden, extra;
+    const int64_t *counts;             /* words of each step */
     const float *first, *bias, *state; /* s_0; b_n; W_s, packed */
     float *projected;                  /* u = [u_r u_z u_n] */
     float *both;                       /* [e g_n g_r g_z], replaced by [e g_n+b_n r z] */
     float *new_states, *states;        /* n; s' */
+    float *grads;                      /* of [s e g_n r z u_n]: u and [e g] have no gaps */
 } Recurrence;
-
-/* The gradients of s, e, g_n, r, z and u_n of all words, side by side: those of u = [r z u_n] and
-   those of [e g] = [e g_n r z] then both have no gaps. */
-typedef struct {
-    const float *state; /* W_s, packed for the backward pass */
-    float *grads;
-} RecurrenceGrad;
 
 /* Source sentences of a batch, padded to `cells` words. */
 typedef struct {
@@ -68,10 +63,9 @@ typedef struct {
     const float *keys, *values, *score; /* e^2k; h; -2v (forward) or 2v (backward) */
 } Source;
 
-/* All steps of the decoder. */
+/* All steps of the decoder. grad_states and d_contexts come with the gradients from outside, to
+   which those of later steps are added. */
 typedef struct {
-    long steps;
-    const int64_t *counts; /* words of each step */
     Source source;
     Recurrence lower, upper;
     const float *context, *between; /* packed */
@@ -79,81 +73,51 @@ typedef struct {
     const float *context_mask, *lower_mask; /* dropout; may be null */
     float *alphas, *contexts, *dropped_contexts, *dropped_lower;
     float *workspace;
-} DecoderSteps;
-
-/* Their gradients. grad_states and d_contexts come with the gradients from outside, to which those
-   of later steps are added. */
-typedef struct {
-    RecurrenceGrad lower, upper;
-    const float *context, *between; /* packed for the backward pass */
     float *grad_states, *d_contexts, *d_keys, *d_scores;
     float *step; /* room for a step's states, contexts and cells */
-} DecoderGrad;
-
-long structure_size(long number)
-{
-    const long sizes[] = {sizeof(Recurrence), sizeof(RecurrenceGrad), sizeof(Source),
-                          sizeof(DecoderSteps), sizeof(DecoderGrad)};
-    return sizes[number];
-}
+} DecoderSteps;
 
 const char *source_hash(void)
 {
     return SOURCE_HASH;
 }
 
-/* One step of a GRU: from u and g to s'. Compilers vectorise these two only if pointers that do not
-   overlap come as parameters. */
+/* One step of a GRU for one word: from u and g to s'. Compilers vectorise these two only if pointers
+   that do not overlap come as parameters. */
 static __attribute__((noinline)) void
-gates_forward(long rows, long hidden, const float *restrict bias, const float *restrict before,
-              const float *restrict given, float *restrict sums, long sums_row,
-              float *restrict new_states, float *restrict after)
+gates_forward(long hidden, const float *restrict bias, const float *restrict before,
+              const float *restrict given, float *restrict sums, float *restrict new_states,
+              float *restrict after)
 {
-    for (long t = 0; t < rows; t++) {
-        for (long i = 0; i < hidden; i++) {
-            float memory = sums[i] + bias[i];
-            float reset = sigmoid(given[i] + sums[hidden + i]);
-            float update = sigmoid(given[hidden + i] + sums[2 * hidden + i]);
-            float new_state = 2.0f * sigmoid(2.0f * (given[2 * hidden + i] + reset * memory)) - 1.0f;
-            sums[i] = memory;
-            sums[hidden + i] = reset;
-            sums[2 * hidden + i] = update;
-            new_states[i] = new_state;
-            after[i] = new_state + update * (before[i] - new_state);
-        }
-        before += hidden;
-        given += 3 * hidden;
-        sums += sums_row;
-        new_states += hidden;
-        after += hidden;
+    for (long i = 0; i < hidden; i++) {
+        float memory = sums[i] + bias[i];
+        float reset = sigmoid(given[i] + sums[hidden + i]);
+        float update = sigmoid(given[hidden + i] + sums[2 * hidden + i]);
+        float new_state = 2.0f * sigmoid(2.0f * (given[2 * hidden + i] + reset * memory)) - 1.0f;
+        sums[i] = memory;
+        sums[hidden + i] = reset;
+        sums[2 * hidden + i] = update;
+        new_states[i] = new_state;
+        after[i] = new_state + update * (before[i] - new_state);
     }
 }
 
 /* d_un = ds' (1 - z)(1 - n^2), d_gn = d_un r, d_r = d_un (g_n + b_n) r (1 - r),
    d_z = ds' (s - n) z (1 - z), d_s = ds' z, to which the part through g is added later. */
 static __attribute__((noinline)) void
-gates_backward(long rows, long hidden, const float *restrict grad, const float *restrict before,
-               const float *restrict sums, long sums_row, const float *restrict new_states,
-               float *restrict kept, float *restrict grads, long grads_row)
+gates_backward(long hidden, const float *restrict grad, const float *restrict before,
+               const float *restrict sums, const float *restrict new_states, float *restrict kept,
+               float *restrict grads)
 {
-    for (long t = 0; t < rows; t++) {
-        for (long i = 0; i < hidden; i++) {
-            float reset = sums[hidden + i], update = sums[2 * hidden + i];
-            float through = grad[i] * update;
-            float d_new = (grad[i] - through) * (1.0f - new_states[i] * new_states[i]);
-            kept[i] = through;
-            grads[i] = d_new * reset;
-            grads[hidden + i] = d_new * sums[i] * reset * (1.0f - reset);
-            grads[2 * hidden + i] =
-                grad[i] * (before[i] - new_states[i]) * update * (1.0f - update);
-            grads[3 * hidden + i] = d_new;
-        }
-        grad += hidden;
-        before += hidden;
-        sums += sums_row;
-        new_states += hidden;
-        kept += grads_row;
-        grads += grads_row;
+    for (long i = 0; i < hidden; i++) {
+        float reset = sums[hidden + i], update = sums[2 * hidden + i];
+        float through = grad[i] * update;
+        float d_new = (grad[i] - through) * (1.0f - new_states[i] * new_states[i]);
+        kept[i] = through;
+        grads[i] = d_new * reset;
+        grads[hidden + i] = d_new * sums[i] * reset * (1.0f - reset);
+        grads[2 * hidden + i] = grad[i] * (before[i] - new_states[i]) * update * (1.0f - update);
+        grads[3 * hidden + i] = d_new;
     }
 }
 
@@ -256,31 +220,32 @@ static void recur_forward(const Recurrence *gru, const float *state, long rows, 
 }
 
 /* The gradient of s_{j-1} through e and g, added to the other part. */
-static void recur_backward(const Recurrence *gru, const RecurrenceGrad *back, long rows, long word,
-                           float *workspace)
+static void recur_backward(const Recurrence *gru, long rows, long word, float *workspace)
 {
     long row = gru->extra + 5 * gru->hidden;
-    float *kept = back->grads + word * row;
+    float *kept = gru->grads + word * row;
     multiply(rows, gru->extra + 3 * gru->hidden, gru->hidden, kept + gru->hidden, row, 1,
-             back->state, kept, row, kept, row, workspace);
+             gru->state, kept, row, kept, row, workspace);
 }
 
 static void cell_forward(const Recurrence *gru, const float *state, long rows, long word)
 {
     const long hidden = gru->hidden, row = gru->extra + 3 * hidden;
-    gates_forward(rows, hidden, gru->bias, state, gru->projected + word * 3 * hidden,
-                  gru->both + word * row + gru->extra, row, gru->new_states + word * hidden,
-                  gru->states + word * hidden);
+    for (long w = word; w < word + rows; w++, state += hidden)
+        gates_forward(hidden, gru->bias, state, gru->projected + w * 3 * hidden,
+                      gru->both + w * row + gru->extra, gru->new_states + w * hidden,
+                      gru->states + w * hidden);
 }
 
-static void cell_backward(const Recurrence *gru, const RecurrenceGrad *back, const float *grad,
-                          const float *state, long rows, long word)
+static void cell_backward(const Recurrence *gru, const float *grad, const float *state, long rows,
+                          long word)
 {
-    const long hidden = gru->hidden, row = gru->extra + 3 * hidden;
-    const long grads_row = gru->extra + 5 * hidden;
-    float *kept = back->grads + word * grads_row;
-    gates_backward(rows, hidden, grad, state, gru->both + word * row + gru->extra, row,
-                   gru->new_states + word * hidden, kept, kept + hidden + gru->extra, grads_row);
+    const long hidden = gru->hidden, extra = gru->extra;
+    for (long w = word; w < word + rows; w++, state += hidden, grad += hidden) {
+        float *kept = gru->grads + w * (extra + 5 * hidden);
+        gates_backward(hidden, grad, state, gru->both + w * (extra + 3 * hidden) + extra,
+                       gru->new_states + w * hidden, kept, kept + hidden + extra);
+    }
 }
 
 static void add(long rows, long columns, float *restrict to, const float *restrict from,
@@ -298,17 +263,10 @@ static void apply_mask(long size, float *to, const float *from, const float *mas
         to[i] = from[i] * (mask ? mask[i] : 1.0f) + (more ? more[i] : 0.0f);
 }
 
-static long sum(long count, const int64_t *numbers)
+void gru_forward(const Recurrence *gru, float *workspace)
 {
-    long total = 0;
-    for (long i = 0; i < count; i++)
-        total += numbers[i];
-    return total;
-}
-
-void gru_forward(long steps, const int64_t *counts, const Recurrence *gru, float *workspace)
-{
-    for (long j = 0, earlier = 0, word = 0; j < steps; earlier = word, word += counts[j++]) {
+    const int64_t *counts = gru->counts;
+    for (long j = 0, earlier = 0, word = 0; j < gru->steps; earlier = word, word += counts[j++]) {
         const float *state = state_before(gru, j, earlier);
         recur_forward(gru, state, counts[j], word, workspace);
         cell_forward(gru, state, counts[j], word);
@@ -316,19 +274,18 @@ void gru_forward(long steps, const int64_t *counts, const Recurrence *gru, float
 }
 
 /* grad, the gradient of all states, is added to. */
-void gru_backward(long steps, const int64_t *counts, const Recurrence *gru,
-                  const RecurrenceGrad *back, float *grad, float *workspace)
+void gru_backward(const Recurrence *gru, float *grad, float *workspace)
 {
-    long hidden = gru->hidden, row = gru->extra + 5 * hidden, word = sum(steps, counts);
-    for (long j = steps - 1; j >= 0; j--) {
+    const int64_t *counts = gru->counts;
+    long hidden = gru->hidden, row = gru->extra + 5 * hidden, word = gru->words;
+    for (long j = gru->steps - 1; j >= 0; j--) {
         long later = word;
         word -= counts[j];
         long earlier = j ? word - counts[j - 1] : 0;
-        if (j + 1 < steps)
-            add(counts[j + 1], hidden, grad + word * hidden, back->grads + later * row, row, hidden);
-        cell_backward(gru, back, grad + word * hidden, state_before(gru, j, earlier), counts[j],
-                      word);
-        recur_backward(gru, back, counts[j], word, workspace);
+        if (j + 1 < gru->steps)
+            add(counts[j + 1], hidden, grad + word * hidden, gru->grads + later * row, row, hidden);
+        cell_backward(gru, grad + word * hidden, state_before(gru, j, earlier), counts[j], word);
+        recur_backward(gru, counts[j], word, workspace);
     }
 }
 
@@ -337,8 +294,9 @@ void decoder_forward(const DecoderSteps *d)
     const Recurrence *lower = &d->lower, *upper = &d->upper;
     const long hidden = lower->hidden, gates = 3 * hidden, width = d->source.width;
     const long row = lower->extra + gates;
-    for (long j = 0, earlier = 0, word = 0; j < d->steps; earlier = word, word += d->counts[j++]) {
-        const long rows = d->counts[j];
+    const int64_t *counts = lower->counts;
+    for (long j = 0, earlier = 0, word = 0; j < lower->steps; earlier = word, word += counts[j++]) {
+        const long rows = counts[j];
         const float *lower_state = state_before(lower, j, earlier);
         const float *upper_state = state_before(upper, j, earlier);
         float *query = lower->both + word * row, *given = lower->projected + word * gates;
@@ -361,42 +319,43 @@ void decoder_forward(const DecoderSteps *d)
     }
 }
 
-void decoder_backward(const DecoderSteps *d, const DecoderGrad *back)
+void decoder_backward(const DecoderSteps *d)
 {
     const Recurrence *lower = &d->lower, *upper = &d->upper;
     const Source *source = &d->source;
+    const int64_t *counts = lower->counts;
     const long hidden = lower->hidden, gates = 3 * hidden, width = source->width;
     const long row = lower->extra + 5 * hidden, both_row = lower->extra + gates;
-    float *d_input = back->step, *d_context = d_input + d->counts[0] * hidden;
-    float *d_alpha = d_context + d->counts[0] * width;
-    long word = sum(d->steps, d->counts);
-    for (long j = d->steps - 1; j >= 0; j--) {
-        long rows = d->counts[j], later = word, more = j + 1 < d->steps ? d->counts[j + 1] : 0;
+    float *d_input = d->step, *d_context = d_input + counts[0] * hidden;
+    float *d_alpha = d_context + counts[0] * width;
+    long word = lower->words;
+    for (long j = lower->steps - 1; j >= 0; j--) {
+        long rows = counts[j], later = word, more = j + 1 < lower->steps ? counts[j + 1] : 0;
         word -= rows;
-        long earlier = j ? word - d->counts[j - 1] : 0;
-        float *lower_grads = back->lower.grads + word * row, *d_query = lower_grads + hidden;
-        float *upper_grads = back->upper.grads + word * row;
-        float *grad_state = back->grad_states + word * hidden;
-        float *contexts = back->d_contexts + word * width;
-        add(more, hidden, grad_state, back->upper.grads + later * row, row, hidden);
-        cell_backward(upper, &back->upper, grad_state, state_before(upper, j, earlier), rows, word);
-        multiply(rows, gates, hidden, upper_grads + row - gates, row, 1, back->between, 0, 0,
-                 d_input, hidden, d->workspace);
+        long earlier = j ? word - counts[j - 1] : 0;
+        float *lower_grads = lower->grads + word * row, *d_query = lower_grads + hidden;
+        float *upper_grads = upper->grads + word * row;
+        float *grad_state = d->grad_states + word * hidden;
+        float *contexts = d->d_contexts + word * width;
+        add(more, hidden, grad_state, upper->grads + later * row, row, hidden);
+        cell_backward(upper, grad_state, state_before(upper, j, earlier), rows, word);
+        multiply(rows, gates, hidden, upper_grads + row - gates, row, 1, d->between, 0, 0, d_input,
+                 hidden, d->workspace);
         if (d->lower_mask)
             apply_mask(rows * hidden, d_input, d_input, d->lower_mask + word * hidden, 0);
-        add(more, hidden, d_input, back->lower.grads + later * row, row, hidden);
-        cell_backward(lower, &back->lower, d_input, state_before(lower, j, earlier), rows, word);
-        multiply(rows, gates, width, lower_grads + row - gates, row, 1, back->context, 0, 0,
-                 d_context, width, d->workspace);
+        add(more, hidden, d_input, lower->grads + later * row, row, hidden);
+        cell_backward(lower, d_input, state_before(lower, j, earlier), rows, word);
+        multiply(rows, gates, width, lower_grads + row - gates, row, 1, d->context, 0, 0, d_context,
+                 width, d->workspace);
         apply_mask(rows * width, contexts, d_context,
                    d->context_mask ? d->context_mask + word * width : 0, contexts);
         attention_backward(rows, source, lower->both + word * both_row, both_row,
-                           d->alphas + word * source->cells, contexts, back->d_keys, back->d_scores,
+                           d->alphas + word * source->cells, contexts, d->d_keys, d->d_scores,
                            d_query, row, d_alpha);
         for (long t = 0; t < rows; t++)
             memcpy(upper_grads + hidden + t * row, d_query + t * row, lower->extra * sizeof *d_query);
-        recur_backward(lower, &back->lower, rows, word, d->workspace);
-        recur_backward(upper, &back->upper, rows, word, d->workspace);
+        recur_backward(lower, rows, word, d->workspace);
+        recur_backward(upper, rows, word, d->workspace);
     }
 }
 
