@@ -410,15 +410,15 @@ def _discourse_cells(make: CellMaker, test: Discourse, system: SystemName) -> tu
         return ()
     pairs = [(make.results.runs.get(Job(BASELINE, run.job.seed)), run) for run in runs]
     errors = [
-        test.compare(base.translations, run.translations).rates()
+        test.compare(base.translations, run.translations)
         for base, run in pairs
         if base is not None and base is not run
     ]
     measures = make.scored("", Entry(system), _DISCOURSE, {"†": BASELINE}).cells
     return (
         *measures,
-        share_cell([rates["corrected_share"] for rates in errors]),
-        share_cell([rates["new_share"] for rates in errors]),
+        share_cell([found.corrected.rate for found in errors]),
+        share_cell([found.new.rate for found in errors]),
     )
 
 

@@ -7,9 +7,8 @@ score of their sum. A paired test then only sums again. Every metric is one clas
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, pairwise
+from dataclasses import astuple, dataclass, fields
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from wholedoc.metrics.discourse import Discourse, DiscourseCounts
+from wholedoc.metrics.discourse import Discourse, DiscourseCounts, cut_documents
 from wholedoc.metrics.meteor import MeteorJar, UnavailableError
 from wholedoc.metrics.words import UNKNOWN, Splitter
 
@@ -54,14 +53,9 @@ class EvaluationSet:
         if self.src is not None and len(self.src) != len(self.references):
             raise ValueError("every reference needs its source sentence")
 
-    @cached_property
-    def bounds(self) -> list[tuple[int, int]]:
-        """The first sentence of each document, and the one after its last."""
-        return list(pairwise(accumulate(self.documents, initial=0)))
-
     def join(self, sentences: Sequence[str]) -> list[str]:
         """The text of each document as one line."""
-        return [" ".join(sentences[first:end]) for first, end in self.bounds]
+        return [" ".join(document) for document in cut_documents(sentences, self.documents)]
 
 
 class Metric(ABC):
@@ -241,7 +235,7 @@ class DiscourseShares(Metric):
     pronouns right; repeated names and terms kept. Where there is nothing to count, there is none.
     """
 
-    names = ("consistency", "relative_consistency", "pronoun_accuracy", "names_kept", "terms_kept")
+    names = tuple(field.name for field in fields(DiscourseCounts))
     unit = "document"
 
     def __init__(self, data: EvaluationSet) -> None:
@@ -251,11 +245,9 @@ class DiscourseShares(Metric):
         self._test = Discourse(data.src, data.references, data.documents, splitters=splitters)
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
-        """For each share its numerator, then its denominator."""
-        return [
-            np.array([_discourse_counts(document) for document in self._test.measure(output)])
-            for output in outputs
-        ]
+        """For each share its part, then its whole."""
+        counts = [list(map(astuple, self._test.measure(output))) for output in outputs]
+        return [np.array(documents).reshape(len(documents), -1) for documents in counts]
 
     def scores(self, sums: Array) -> Array:
         """The shares in percent; NaN where there is nothing to count."""
@@ -333,18 +325,6 @@ def sum_documents(statistics: Array, documents: Sequence[int]) -> Array:
     """Statistics of documents of so many sentences: (sentence, statistic) → (document, same)."""
     firsts = [0, *accumulate(documents)][:-1]
     return np.add.reduceat(statistics, firsts, axis=0)
-
-
-def _discourse_counts(document: DiscourseCounts) -> list[int]:
-    """Numerator and denominator of each of the shares."""
-    consistency, pronouns = document.consistency, document.pronouns
-    return [
-        *(consistency.same, consistency.pairs),
-        *(consistency.same, consistency.reference_same),
-        *(pronouns.correct, pronouns.total),
-        *(document.names.kept, document.names.cases),
-        *(document.terms.kept, document.terms.cases),
-    ]
 
 
 def _make_bleu(references: Sequence[str], lang: str) -> BLEU:
