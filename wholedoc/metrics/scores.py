@@ -53,6 +53,11 @@ class EvaluationSet:
         if self.src is not None and len(self.src) != len(self.references):
             raise ValueError("every reference needs its source sentence")
 
+    @property
+    def sizes(self) -> dict[Unit, int]:
+        """How many there are of each unit."""
+        return {"sentence": len(self.references), "document": len(self.documents)}
+
     def join(self, sentences: Sequence[str]) -> list[str]:
         """The text of each document as one line."""
         return [" ".join(document) for document in cut_documents(sentences, self.documents)]

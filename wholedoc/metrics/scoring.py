@@ -220,9 +220,7 @@ def score_items(
         for group in group_documents(list(sharing.items()), lambda shared: len(shared[0][0])):
             sources, targets = zip(*(document for document, _ in group), strict=True)
             chosen = [(d, i) for d, (_, indices) in enumerate(group) for i in indices]
-            texts = [
-                (d, items[i].sentence, text) for d, i in chosen for text in items[i].candidates
-            ]
+            texts = [(d, items[i].sentence, one) for d, i in chosen for one in items[i].candidates]
             found = iter(translator.score_candidates(sources, targets, texts))
             for _, i in chosen:
                 reference, *alternatives = islice(found, len(items[i].candidates))

@@ -15,13 +15,13 @@ from torch.nn.functional import avg_pool2d
 
 from wholedoc.rendering.page import escape
 from wholedoc.rendering.tables import (
-    Cell,
     Row,
     Table,
     format_markdown,
     join_parts,
     note_html,
     note_markdown,
+    number_cell,
 )
 
 COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
@@ -68,9 +68,8 @@ class Chart:
         names = [self.groups[int(x)] if self.groups else f"{self.x} {x:g}" for x in xs]
         rows = []
         for line in self.series:
-            ys = [dict(line.points).get(x) for x in xs]
-            cells = [Cell("–") if y is None else Cell(f"{y:.2f}", y) for y in ys]
-            rows.append(Row(line.label, tuple(cells)))
+            ys = dict(line.points)
+            rows.append(Row(line.label, tuple(number_cell(ys.get(x), ".2f") for x in xs)))
         return Table(self.title, self.y, tuple(("", name) for name in names), tuple(rows))
 
 

@@ -35,6 +35,11 @@ class Cell:
     """Whether it is the best of its column."""
 
 
+def number_cell(value: float | None, form: str, before: str = "", after: str = "") -> Cell:
+    """A number as ``form`` has it, such as ``.2f``; a dash where there is none."""
+    return Cell("–") if value is None else Cell(f"{before}{value:{form}}{after}", value)
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of a table."""
