@@ -309,11 +309,9 @@ def _test_notes(counts: AllCounts) -> list[str]:
                 f"only {size} {unit}s: the bootstrap over them rejects too often; "
                 "randomisation does not"
             )
-    by_document = [
-        name for one in counts.metrics if one.metric.unit == "document" for name in one.metric.names
-    ]
-    notes.append(f"no test over sentences for {', '.join(by_document)}: counted by document")
-    return notes
+    metrics = [one.metric for one in counts.metrics if one.metric.unit == "document"]
+    names = ", ".join(name for metric in metrics for name in metric.names)
+    return notes + ([f"no test over sentences for {names}: counted by document"] if names else [])
 
 
 # Reading.
