@@ -96,9 +96,13 @@ class MeteorJar:
             raise UnavailableError(_reason(done.stderr))
         return rows
 
-    def _run(self, output: Path, reference: Path, *options: str) -> CompletedProcess[str]:
+    def command(self, output: Path, reference: Path, *options: str) -> list[str]:
+        """What runs the jar on two files."""
         java = [str(self._java), _MEMORY, "-Dfile.encoding=UTF-8", "-jar", str(self._jar)]
-        command = [*java, str(output), str(reference), "-l", self._lang, "-norm", *options]
+        return [*java, str(output), str(reference), "-l", self._lang, "-norm", *options]
+
+    def _run(self, output: Path, reference: Path, *options: str) -> CompletedProcess[str]:
+        command = self.command(output, reference, *options)
         return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 
 
