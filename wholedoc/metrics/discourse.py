@@ -11,7 +11,6 @@ from itertools import accumulate, combinations, pairwise
 from typing import Self, TypeVar
 
 from wholedoc.corpus.word_translations import SIGNATURE, Aligner, Links, WordIds
-from wholedoc.errors import UserError
 from wholedoc.metrics.words import ContentWords, Splitter, Tokens, find_names
 
 _Item = TypeVar("_Item")
@@ -183,11 +182,7 @@ class Discourse:
     ) -> None:
         """Prepare documents of ``sizes`` sentences each; ``splitters`` of source and target."""
         if not len(src) == len(references) == sum(sizes):
-            raise UserError(
-                f"{len(src)} source sentences, {len(references)} references and documents of"
-                f" {sum(sizes)} sentences do not fit",
-                fix="give one reference and one document to each source sentence",
-            )
+            raise ValueError("every source sentence has one reference and belongs to one document")
         self._sizes = tuple(sizes)
         self._src_splitter, self._trg_splitter = splitters
         self._src = [self._src_splitter.split(text) for text in src]
@@ -235,10 +230,7 @@ class Discourse:
 
     def _split(self, output: Sequence[str]) -> list[Tokens]:
         if len(output) != len(self._src):
-            raise UserError(
-                f"{len(output)} translations of {len(self._src)} sentences",
-                fix="give the translation of the whole source",
-            )
+            raise ValueError(f"{len(output)} translations of {len(self._src)} sentences")
         return [self._trg_splitter.split(text) for text in output]
 
     def _align(self, output: Sequence[Tokens]) -> tuple[list[Aligned], list[Aligned]]:
