@@ -127,6 +127,12 @@ def test_notes_on_documents(documents: list[int], noted: str | None) -> None:
     assert "no test over sentences for document_bleu: counted by document" in notes
 
 
+def test_no_note_on_measures_of_documents_where_there_are_none() -> None:
+    systems = {"base": [WORSE], "new": [MIXED]}
+    notes = compare(DATA, systems, trials=10, without=["document_bleu"]).notes
+    assert not any("counted by document" in note for note in notes)
+
+
 def test_outputs_have_a_line_for_each_reference() -> None:
     with pytest.raises(UserError, match="has 11 translations of 12 sentences"):
         compare(DATA, {"base": [WORSE], "new": [MIXED[1:]]}, trials=10)

@@ -160,5 +160,5 @@ def test_broken_item_is_refused(tmp_path: Path, change: dict[str, object]) -> No
 
 
 def test_missing_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no such file"):
         read_key(tmp_path / "none.key.jsonl")

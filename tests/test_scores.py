@@ -188,11 +188,17 @@ SEGMENTS = [0.4797086858936586, 1.0, 0.0, 0.4912570066835594]
 FINAL = 0.4500668632387917
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, output: str, errors: str = "", code: int = 0) -> None:
+def answer(
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    errors: str = "",
+    code: int = 0,
+    header: str = HEADER,
+) -> None:
     """Let the jar have said this; what is asked of it has no effect."""
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        said = output if "-ssOut" in command else HEADER
+        said = output if "-ssOut" in command else header
         return subprocess.CompletedProcess(command, code, said, errors)
 
     monkeypatch.setattr(meteor.shutil, "which", lambda _: "java")
@@ -245,6 +251,14 @@ def test_why_meteor_failed(
     answer(monkeypatch, output, errors, code)
     with pytest.raises(UnavailableError, match=re.escape(reason)):
         Meteor(whole(["", ""])).statistics([["", ""]])
+
+
+def test_a_jar_without_parameters_is_refused_before_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer(monkeypatch, PRINTED, header="some other program\n")
+    with pytest.raises(UnavailableError, match="does not print what METEOR"):
+        Meteor(whole([""] * 4))
 
 
 def test_meteor_without_java_or_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -317,14 +331,7 @@ def test_discourse_shares_are_those_counted_by_hand() -> None:
     # Every share stands under its own name: as the measures themselves have it.
     splitters = (Splitter("xx"), Splitter("en"))
     (counts,) = Discourse(data.src, data.references, [4], splitters=splitters).measure(output)
-    pairs, pronouns = counts.consistency, counts.pronouns
-    expected = {
-        "consistency": pairs.same / pairs.pairs,
-        "relative_consistency": pairs.same / pairs.reference_same,
-        "pronoun_accuracy": pronouns.correct / pronouns.total,
-        "names_kept": counts.names.kept / counts.names.cases,
-        "terms_kept": counts.terms.kept / counts.terms.cases,
-    }
+    expected = {name: getattr(counts, name).rate for name in metric.names}
     assert len(set(expected.values())) > 2
     assert scores == pytest.approx({name: 100 * value for name, value in expected.items()})
     nothing = metric.scores(np.zeros(10))

@@ -32,15 +32,15 @@ from wholedoc.decoding.scoring import (
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.metrics.contrastive import (
+from wholedoc.metrics.scoring import (
     Accuracy,
     ContrastiveItem,
     ItemScore,
     count_right,
     read_contrastive,
+    score_corpus,
     score_items,
 )
-from wholedoc.metrics.perplexity import score_corpus
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
@@ -272,8 +272,8 @@ def test_perplexity_is_that_of_training(
     )
     model = translator if stage == "stage2" else translator.without_memory()
     found = score_corpus(model, dev(corpus), memory)
-    assert found.perplexity == pytest.approx(measured, rel=1e-5)
-    assert found.words == sum(trained.load_corpus("dev").trg_lengths)
+    assert found.whole.perplexity == pytest.approx(measured, rel=1e-5)
+    assert sum(found.whole.words) == sum(trained.load_corpus("dev").trg_lengths)
 
 
 def test_given_cells_are_the_gold_ones_of_training(
@@ -290,7 +290,7 @@ def test_given_cells_are_the_gold_ones_of_training(
     with torch.no_grad():
         nats, _ = document_loss(translator.system.model, data, documents, 60)
     found = score_corpus(translator, dev(corpus))
-    assert found.log_probability == pytest.approx(-nats, rel=1e-5)
+    assert found.whole.log_probability == pytest.approx(-nats, rel=1e-5)
     assert [len(d.log_probabilities) for d in found.documents] == [5, 5, 5]
 
 
@@ -501,7 +501,7 @@ def test_one_number_per_line_and_a_summary(files: list[Path], corpus: Path, cli:
     assert (code, errors) == (0, "")
     found = json.loads(printed)
     assert list(found) == ["sentences", "words", "log_probability", "perplexity", "documents"]
-    keys = ["name", "sentences", "log_probability", "words", "perplexity"]
+    keys = ["name", "sentences", "words", "log_probability", "perplexity"]
     assert [list(document) for document in found["documents"]] == [keys] * 3
     assert [document["name"] for document in found["documents"]] == ["doc0", "doc1", "doc2"]
     scores = [score for document in found["documents"] for score in document["sentences"]]
@@ -538,10 +538,12 @@ def test_use_of_context(files: list[Path], translator: Translator, corpus: Path,
     found = json.loads(output)
     own = score_corpus(translator, dev(corpus))
     alone = score_corpus(translator.without_memory(), dev(corpus))
-    bits = (own.log_probability - alone.log_probability) / math.log(2) / own.words
+    words = sum(own.whole.words)
+    nats = own.whole.log_probability - alone.whole.log_probability
+    bits = nats / math.log(2) / words
     assert found["over_sentence_model"] == pytest.approx(bits, abs=1e-4)
     assert found["cxmi"] != pytest.approx(bits, abs=1e-4)
-    assert (found["sentences"], found["words"]) == (15, own.words)
+    assert (found["sentences"], found["words"]) == (15, words)
     assert [document["name"] for document in found["documents"]] == own.names
     assert math.fsum(found["source"]["distances"].values()) == pytest.approx(1)
     assert found["target"]["readers"] == 15

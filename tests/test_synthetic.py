@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from wholedoc.corpus.vocabulary import WordVocabulary
 from wholedoc.errors import UserError
-from wholedoc.metrics.contrastive import read_contrastive
 from wholedoc.metrics.phenomena import read_key
+from wholedoc.metrics.scoring import read_contrastive
 from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, expect, make_key
 from wholedoc.synthetic.documents import (
     Clause,

@@ -21,12 +21,18 @@ from wholedoc.cli.options import (
 from wholedoc.config import CorpusFiles, ScoringMemory, load_config, load_model_config
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
-from wholedoc.metrics.contrastive import Contrast, count_right, read_contrastive
+from wholedoc.metrics.scoring import (
+    Contrast,
+    ScoredCorpus,
+    count_right,
+    read_contrastive,
+    score_corpus,
+    score_items,
+)
 from wholedoc.progress import say
 
 if TYPE_CHECKING:
     from wholedoc.metrics.context_use import ContextUse
-    from wholedoc.metrics.perplexity import ScoredCorpus
     from wholedoc.model.translation import Size
 
 
@@ -123,8 +129,6 @@ def score(
 
     from wholedoc.decoding.translator import Translator
     from wholedoc.metrics.context_use import score_context_use
-    from wholedoc.metrics.contrastive import score_items
-    from wholedoc.metrics.perplexity import score_corpus
 
     translator = Translator.load(model)
     if sentence_model:

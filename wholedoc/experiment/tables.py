@@ -388,11 +388,9 @@ def discourse_table(make: CellMaker) -> Table:
         for run in runs:
             base = results.runs.get(Job(BASELINE, run.job.seed))
             if base is not None and base is not run:
-                errors.append(test.compare(base.translations, run.translations).rates())
-        shares = [
-            [100 * rate for rates in errors if (rate := rates[name]) is not None]
-            for name in ("corrected_share", "new_share")
-        ]
+                errors.append(test.compare(base.translations, run.translations))
+        counts = ([e.corrected for e in errors], [e.new for e in errors])
+        shares = [[100 * c.rate for c in found if c.rate is not None] for found in counts]
         measured = make.scored("", [runs[0].job.system], metrics, _OVER_BASELINE).cells
         return [*measured, *(_cell(_mean(found)) for found in shares)]
 

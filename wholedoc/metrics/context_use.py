@@ -117,23 +117,13 @@ class ContextUse:
 
     def to_json(self) -> dict[str, Any]:
         """One object for ``score --context-use --json``, and part of an experiment's results."""
-        whole: dict[str, Any] = {
-            "signature": self.signature,
-            "sentences": self.sentences,
-            **asdict(self.gain),
-            "source": None if self.source is None else asdict(self.source),
-            "target": None if self.target is None else asdict(self.target),
-        }
-        if self.documents:
-            whole["documents"] = [
-                {
-                    "name": document.name,
-                    "sentences": document.log_probabilities,
-                    **asdict(document.gain),
-                }
-                for document in self.documents
-            ]
-        return whole
+        found = asdict(self)
+        documents = [
+            {"name": one["name"], "sentences": one["log_probabilities"], **one["gain"]}
+            for one in found.pop("documents")
+        ]
+        whole = {**found.pop("gain"), **found}
+        return {**whole, "documents": documents} if documents else whole
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "ContextUse":
@@ -252,9 +242,10 @@ def _describe(name: str, reading: Reading | None) -> list[str]:
     if reading.distances:
         lines.append("  distance   weight  uniform")
     shares = (_grouped(reading.distances), _grouped(reading.uniform_distances))
-    for label, place in _PLACES.items():
+    for place in range(-_NEAR - 1, _NEAR + 2):
         weight, uniform = (found.get(place, 0.0) for found in shares)
         if weight or uniform:
+            label = {-_NEAR - 1: f"< -{_NEAR}", _NEAR + 1: f"> +{_NEAR}"}.get(place, f"{place:+d}")
             bar = "█" * round(_BAR * weight)
             lines.append(f"  {label:>8}  {weight:7.1%}  {uniform:7.1%}  {bar}".rstrip())
     return lines
@@ -267,10 +258,3 @@ def _grouped(shares: dict[int, float]) -> dict[int, float]:
         place = max(-_NEAR - 1, min(_NEAR + 1, distance))
         grouped[place] = grouped.get(place, 0.0) + share
     return grouped
-
-
-_PLACES = (
-    {f"< -{_NEAR}": -_NEAR - 1}
-    | {f"{distance:+d}": distance for distance in range(-_NEAR, _NEAR + 1) if distance}
-    | {f"> +{_NEAR}": _NEAR + 1}
-)

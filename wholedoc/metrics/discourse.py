@@ -6,29 +6,39 @@ right. ``docs/discourse.md`` tells how to read them.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import combinations
+from dataclasses import dataclass, fields
+from itertools import accumulate, combinations, pairwise
 from typing import Self, TypeVar
 
 from wholedoc.corpus.word_translations import SIGNATURE, Aligner, Links, WordIds
-from wholedoc.errors import UserError
 from wholedoc.metrics.words import ContentWords, Splitter, Tokens, find_names
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """part / whole: counts add up over documents, and the rate comes from their sums."""
+
+    part: int = 0
+    whole: int = 0
+
+    def __add__(self, other: "Share") -> "Share":
+        return Share(self.part + other.part, self.whole + other.whole)
+
+    @property
+    def rate(self) -> float | None:
+        """None where there is nothing to count."""
+        return self.part / self.whole if self.whole else None
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
-    """Whole numbers, or further counts, that add up over documents; rates come from the sums."""
+    """Shares that add up, each under its own name."""
 
     def __add__(self, other: Self) -> Self:
-        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-        return type(self)(*(one + another for one, another in pairs))
-
-
-def share(part: int, whole: int) -> float | None:
-    """part / whole; None where ``whole`` is 0."""
-    return part / whole if whole else None
+        names = (field.name for field in fields(self))
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,84 +54,45 @@ class Aligned:
         return tuple(self.trg[j] for linked, j in self.links if linked == i)
 
 
-# Lexical consistency: is a source word translated the same way throughout its document?
-
-
-@dataclass(frozen=True, slots=True)
-class Consistency(Counts):
-    """Pairs of occurrences of a source lemma within a document.
-
-    consistency = same / pairs, relative_consistency = same / reference_same. The reference is
-    counted on the same pairs, so that a system is not favoured by what it leaves out.
-    """
-
-    pairs: int = 0
-    """Pairs of occurrences that reference and output both translate."""
-    same: int = 0
-    """Pairs that share a target lemma in the output."""
-    reference_same: int = 0
-    """Pairs that share a target lemma in the reference."""
-
-
 def count_consistency(
     reference: Sequence[Aligned],
     output: Sequence[Aligned],
     src_content: ContentWords,
     trg_content: ContentWords,
-) -> Consistency:
-    """Count one document, given as reference and as output, for the content words of its source.
+) -> tuple[Share, Share]:
+    """Is a content word of the source translated the same way throughout its document?
 
-    An occurrence is translated by the content words that it is linked to.
+    Of the pairs of its occurrences that reference and output both translate, those that share a
+    target lemma in the output: of all pairs, and relative to those that share one in the
+    reference. It is counted on the same pairs, so that leaving words out does not help. An
+    occurrence is translated by the content words that it is linked to.
     """
-    occurrences: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = defaultdict(list)
-    for right, given in zip(reference, output, strict=True):
-        for i, word in enumerate(right.src):
+    occurrences: dict[str, list[list[set[str]]]] = defaultdict(list)
+    for sentences in zip(reference, output, strict=True):
+        for i, word in enumerate(sentences[0].src):
             if word.lemma in src_content:
-                translations = (
-                    _translations(right, i, trg_content),
-                    _translations(given, i, trg_content),
-                )
-                occurrences[word.lemma].append(translations)
-    return sum(map(_count_word, occurrences.values()), Consistency())
-
-
-def _translations(pair: Aligned, i: int, content: ContentWords) -> frozenset[str]:
-    return frozenset(word.lemma for word in pair.targets(i) if word.lemma in content)
-
-
-def _count_word(occurrences: Sequence[tuple[frozenset[str], frozenset[str]]]) -> Consistency:
-    translated = [found for found in occurrences if all(found)]
-    pairs = list(combinations(translated, 2))
-    return Consistency(
-        pairs=len(pairs),
-        same=sum(not one[1].isdisjoint(other[1]) for one, other in pairs),
-        reference_same=sum(not one[0].isdisjoint(other[0]) for one, other in pairs),
+                translations = [
+                    {word.lemma for word in sentence.targets(i) if word.lemma in trg_content}
+                    for sentence in sentences
+                ]
+                if all(translations):
+                    occurrences[word.lemma].append(translations)
+    pairs = [pair for found in occurrences.values() for pair in combinations(found, 2)]
+    same_in_reference, same = (
+        sum(not one[side].isdisjoint(other[side]) for one, other in pairs) for side in (0, 1)
     )
-
-
-# Pronouns: does the output have the reference's pronoun at the aligned place?
-
-
-@dataclass(frozen=True, slots=True)
-class Pronouns(Counts):
-    """Source pronouns that the reference translates by pronouns.
-
-    pronoun_accuracy = correct / total. In the manner of APT (Miculicich Werlen & Popescu-Belis
-    2017), save that the case of an English pronoun is no matter: *he*, *him* and *his* are one.
-    """
-
-    total: int = 0
-    correct: int = 0
-    """A pronoun of the reference's, in any case, is linked to the source word."""
+    return Share(same, len(pairs)), Share(same, same_in_reference)
 
 
 def count_pronouns(
     reference: Sequence[Aligned], output: Sequence[Aligned], src: Splitter, trg: Splitter
-) -> Pronouns:
-    """Count one document, given as reference and as output.
+) -> Share:
+    """Of the source pronouns that the reference translates by pronouns, those that are right.
 
-    Without a table of the source language's pronouns, every source word is counted that the
-    reference translates by one. Without a table of the target's, there is nothing to count.
+    Right is a pronoun of the reference's in any case: *he*, *him* and *his* are one; otherwise in
+    the manner of APT (Miculicich Werlen & Popescu-Belis 2017). Without a table of the source
+    language's pronouns, every source word is counted that the reference translates by one. Without
+    a table of the target's, there is nothing to count.
     """
     total = correct = 0
     for right, given in zip(reference, output, strict=True):
@@ -134,28 +105,17 @@ def count_pronouns(
             )
             total += bool(expected)
             correct += not expected.isdisjoint(found)
-    return Pronouns(total, correct)
-
-
-# Repeated names and terms: are they kept wherever the reference has them?
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition(Counts):
-    """Occurrences of words that the reference has at least twice in a document.
-
-    recall = kept / cases: the paper's 22 of 32, on every document.
-    """
-
-    cases: int = 0
-    kept: int = 0
-    """Those whose lemma the output has in the same sentence, each of its words counted once."""
+    return Share(correct, total)
 
 
 def count_repetition(
     reference: Sequence[Tokens], output: Sequence[Tokens], chosen: Callable[[str], bool]
-) -> Repetition:
-    """Count the lemmas of one document that are ``chosen`` and repeated in its reference."""
+) -> Share:
+    """Of the ``chosen`` lemmas that the reference repeats in a document, those that are kept.
+
+    Each occurrence counts, and is kept if the output has the lemma in the same sentence: the
+    paper's 22 of 32, on every document.
+    """
     expected = [Counter(w.lemma for w in sentence if chosen(w.lemma)) for sentence in reference]
     found = [Counter(word.lemma for word in sentence) for sentence in output]
     everywhere: Counter[str] = sum(expected, Counter())
@@ -165,32 +125,17 @@ def count_repetition(
             if everywhere[lemma] >= 2:
                 cases += count
                 kept += min(count, given[lemma])
-    return Repetition(cases, kept)
-
-
-# Errors of a baseline: which are put right, and which are new?
+    return Share(kept, cases)
 
 
 @dataclass(frozen=True, slots=True)
 class Errors(Counts):
-    """Reference words that a baseline or a system misses in their sentence.
+    """Reference words that a baseline misses in their sentence: the paper's 85 % and 10 %."""
 
-    corrected_share = corrected / wrong and new_share = new / wrong: the paper's 85 % and 10 %.
-    """
-
-    wrong: int = 0
-    """Words that the baseline misses."""
-    corrected: int = 0
-    """Those of them that the system has."""
-    new: int = 0
-    """Words that the system misses and the baseline has."""
-
-    def rates(self) -> dict[str, float | None]:
-        """Corrections and new errors, for each error of the baseline."""
-        return {
-            "corrected_share": share(self.corrected, self.wrong),
-            "new_share": share(self.new, self.wrong),
-        }
+    corrected: Share = Share()
+    """Those of them that a system has."""
+    new: Share = Share()
+    """Words that the system misses and the baseline has, for each of them."""
 
 
 def count_errors(reference: Tokens, baseline: Tokens, system: Tokens) -> Errors:
@@ -204,20 +149,19 @@ def count_errors(reference: Tokens, baseline: Tokens, system: Tokens) -> Errors:
         Counter(token.lemma for token in sentence) for sentence in (reference, baseline, system)
     )
     missed, still = expected - before, expected - after
-    return Errors(missed.total(), (missed - still).total(), (still - missed).total())
-
-
-# Whole test sets.
+    corrected, new = (missed - still).total(), (still - missed).total()
+    return Errors(Share(corrected, missed.total()), Share(new, missed.total()))
 
 
 @dataclass(frozen=True, slots=True)
 class DiscourseCounts(Counts):
     """All measures of an output, of one document or of several."""
 
-    consistency: Consistency = field(default_factory=Consistency)
-    pronouns: Pronouns = field(default_factory=Pronouns)
-    names: Repetition = field(default_factory=Repetition)
-    terms: Repetition = field(default_factory=Repetition)
+    consistency: Share = Share()
+    relative_consistency: Share = Share()
+    pronoun_accuracy: Share = Share()
+    names_kept: Share = Share()
+    terms_kept: Share = Share()
 
 
 class Discourse:
@@ -238,22 +182,18 @@ class Discourse:
     ) -> None:
         """Prepare documents of ``sizes`` sentences each; ``splitters`` of source and target."""
         if not len(src) == len(references) == sum(sizes):
-            raise UserError(
-                f"{len(src)} source sentences, {len(references)} references and documents of"
-                f" {sum(sizes)} sentences do not fit",
-                fix="give one reference and one document to each source sentence",
-            )
+            raise ValueError("every source sentence has one reference and belongs to one document")
         self._sizes = tuple(sizes)
         self._src_splitter, self._trg_splitter = splitters
         self._src = [self._src_splitter.split(text) for text in src]
         self._references = [self._trg_splitter.split(text) for text in references]
-        documents = self._cut(self._references)
-        self._src_content = ContentWords(self._cut(self._src), self._src_splitter)
+        originals, documents = (cut_documents(s, sizes) for s in (self._src, self._references))
+        self._src_content = ContentWords(originals, self._src_splitter)
         self._trg_content = ContentWords(documents, self._trg_splitter)
         self._names = [
             # Names keep to their documents; "Mr" and "President" do not.
             find_names(reference, original) - self._trg_content.even
-            for reference, original in zip(documents, self._cut(self._src), strict=True)
+            for reference, original in zip(documents, originals, strict=True)
         ]
         self.signature = (
             f"src:{self._src_splitter.signature}|trg:{self._trg_splitter.signature}"
@@ -262,9 +202,11 @@ class Discourse:
 
     def measure(self, output: Sequence[str]) -> list[DiscourseCounts]:
         """Count each document of an output, which has a translation for each source sentence."""
-        reference, given = self._align(self._split(output))
-        documents = zip(self._cut(reference), self._cut(given), self._names, strict=True)
-        return [self._measure_document(*document) for document in documents]
+        aligned = [cut_documents(side, self._sizes) for side in self._align(self._split(output))]
+        return [
+            self._measure_document(*document)
+            for document in zip(*aligned, self._names, strict=True)
+        ]
 
     def _measure_document(
         self, reference: Sequence[Aligned], given: Sequence[Aligned], names: frozenset[str]
@@ -275,7 +217,7 @@ class Discourse:
             return lemma in self._trg_content and lemma not in names
 
         return DiscourseCounts(
-            count_consistency(reference, given, self._src_content, self._trg_content),
+            *count_consistency(reference, given, self._src_content, self._trg_content),
             count_pronouns(reference, given, self._src_splitter, self._trg_splitter),
             count_repetition(expected, found, names.__contains__),
             count_repetition(expected, found, is_term),
@@ -288,10 +230,7 @@ class Discourse:
 
     def _split(self, output: Sequence[str]) -> list[Tokens]:
         if len(output) != len(self._src):
-            raise UserError(
-                f"{len(output)} translations of {len(self._src)} sentences",
-                fix="give the translation of the whole source",
-            )
+            raise ValueError(f"{len(output)} translations of {len(self._src)} sentences")
         return [self._trg_splitter.split(text) for text in output]
 
     def _align(self, output: Sequence[Tokens]) -> tuple[list[Aligned], list[Aligned]]:
@@ -302,15 +241,11 @@ class Discourse:
             for text in (self._src, self._references, output)
         )
         aligner = Aligner([*src, *src], [*reference, *given])
-        right = zip(self._src, self._references, aligner.align(src, reference), strict=True)
-        found = zip(self._src, output, aligner.align(src, given), strict=True)
-        return [Aligned(*values) for values in right], [Aligned(*values) for values in found]
+        right = map(Aligned, self._src, self._references, aligner.align(src, reference))
+        found = map(Aligned, self._src, output, aligner.align(src, given))
+        return list(right), list(found)
 
-    def _cut(self, items: Sequence[_Item]) -> list[Sequence[_Item]]:
-        """Group one item per sentence by document."""
-        documents = []
-        start = 0
-        for size in self._sizes:
-            documents.append(items[start : start + size])
-            start += size
-        return documents
+
+def cut_documents(sentences: Sequence[_Item], sizes: Sequence[int]) -> list[Sequence[_Item]]:
+    """Group what there is for each sentence by documents of ``sizes`` sentences."""
+    return [sentences[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

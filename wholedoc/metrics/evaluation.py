@@ -10,10 +10,10 @@ sentences or documents; what other seeds would give is for the deviation to say.
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from wholedoc.metrics.words import PRONOUNS, has_lemmas
 from wholedoc.progress import ProgressBar
 from wholedoc.rendering.page import escape, make_page
 from wholedoc.rendering.tables import (
-    Cell,
     Row,
     Table,
     escape_latex,
@@ -40,26 +39,16 @@ from wholedoc.rendering.tables import (
     format_markdown,
     format_text,
     mark_best,
+    number_cell,
 )
 
 Outputs = dict[str, list[Sequence[str]]]
 """The outputs of each system, one for each seed of its training."""
-UNITS: tuple[Unit, ...] = ("sentence", "document")
+UNITS: tuple[Unit, ...] = get_args(Unit)
 FEWEST_UNITS = 6  # with fewer, no randomisation reaches p < .05: 2 / 2⁵ > .05
 FEW_UNITS = 30  # with fewer, the bootstrap rejects equal systems in more than 6 % of all cases
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]{2,8})*")
 _LEVELS = ((0.01, "**"), (0.05, "*"))
-
-
-@dataclass(frozen=True)
-class Column:
-    """A score that every system has, and how it is shown."""
-
-    name: str
-    metric: str
-    """The first score of the metric that gives it, whose signature stands for all of them."""
-    digits: int
-    lower_is_better: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,7 @@ class Tested:
     """A score beside that of the baseline."""
 
     difference: float
-    p_values: Mapping[TestName, Mapping[Unit, float | None]]
+    p_values: dict[TestName, dict[Unit, float | None]]
     """None where there is no such test: the notes say why."""
 
 
@@ -90,56 +79,6 @@ class SystemScores:
     """By score; those that are missing are not here."""
     tested: Mapping[str, Tested] | None
     """By score; None for the baseline."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All systems, and all that their numbers depend on."""
-
-    sentences: int
-    documents: int
-    lang: str
-    baseline: str
-    columns: Sequence[Column]
-    systems: Sequence[SystemScores]
-    signatures: Mapping[str, str]
-    """By score."""
-    missing: Mapping[str, str]
-    """Scores that could not be computed, and why."""
-    tests: Mapping[TestName, str]
-    """The signature of each test."""
-    notes: Sequence[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """One object for ``evaluate --json``."""
-        return {
-            "sentences": self.sentences,
-            "documents": self.documents,
-            "lang": self.lang,
-            "baseline": self.baseline,
-            "tests": dict(self.tests),
-            "notes": list(self.notes),
-            "systems": [self._system_json(system) for system in self.systems],
-        }
-
-    def _system_json(self, system: SystemScores) -> dict[str, Any]:
-        names = [column.name for column in self.columns]
-        found = {name: system.values.get(name) for name in names}
-        shown: dict[str, Any] = {
-            "name": system.name,
-            "seeds": system.seeds,
-            "scores": {name: value and value.mean for name, value in found.items()},
-            "deviations": {name: value and value.deviation for name, value in found.items()},
-            "signatures": dict(self.signatures),
-            "missing": dict(self.missing),
-            "against": None,
-        }
-        if system.tested is not None:
-            shown["against"] = {"baseline": self.baseline} | {
-                name: {"difference": tested.difference} | asdict(tested)["p_values"]
-                for name, tested in system.tested.items()
-            }
-        return shown
 
 
 @dataclass(frozen=True)
@@ -186,12 +125,71 @@ class AllCounts:
 
     def test(self, system: str, baseline: str, trials: int, seed: int) -> dict[str, Tested]:
         """The scores of a system beside those of another; the same seed, the same p-values."""
-        p_values = _test(self, (system, baseline), trials, seed)
         base = self.values(baseline)
+        tested = {}
+        for name, own in self.values(system).items():
+            if name in base:
+                untested: dict[TestName, dict[Unit, float | None]] = {
+                    test: dict.fromkeys(UNITS) for test in TESTS
+                }
+                tested[name] = Tested(own.mean - base[name].mean, untested)
+        for unit, size in self.data.sizes.items():
+            counted = [one for one in self.metrics if one.metric.unit in ("sentence", unit)]
+            if size == 1 or not counted:
+                continue
+            pairs = []
+            for one in counted:
+                rows = [one.units(name, unit, self.data.documents) for name in (system, baseline)]
+                pairs.append(Pair(rows[0], rows[1], one.metric.scores))
+            for test, run in TESTS.items():
+                for one, found in zip(counted, run(pairs, trials, seed), strict=True):
+                    for name, p_value in zip(one.metric.names, found.tolist(), strict=True):
+                        if name in tested:
+                            tested[name].p_values[test][unit] = p_value
+        return tested
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All systems, and all that their numbers depend on."""
+
+    counts: AllCounts
+    baseline: str
+    columns: Mapping[str, type[Metric]]
+    """The metric of each score, those that are missing too."""
+    systems: Sequence[SystemScores]
+    tests: Mapping[TestName, str]
+    """The signature of each test."""
+    notes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for ``evaluate --json``."""
+        sizes = self.counts.data.sizes
         return {
-            name: Tested(value.mean - base[name].mean, p_values[name])
-            for name, value in self.values(system).items()
-            if name in base
+            "sentences": sizes["sentence"],
+            "documents": sizes["document"],
+            "lang": self.counts.data.lang,
+            "baseline": self.baseline,
+            "tests": dict(self.tests),
+            "notes": list(self.notes),
+            "systems": [self._system_json(system) for system in self.systems],
+        }
+
+    def _system_json(self, system: SystemScores) -> dict[str, Any]:
+        found = {name: system.values.get(name) for name in self.columns}
+        against: dict[str, Any] | None = None
+        if system.tested is not None:
+            against = {"baseline": self.baseline}
+            for name, tested in system.tested.items():
+                against[name] = {"difference": tested.difference, **tested.p_values}
+        return {
+            "name": system.name,
+            "seeds": system.seeds,
+            "scores": {name: value and value.mean for name, value in found.items()},
+            "deviations": {name: value and value.deviation for name, value in found.items()},
+            "signatures": self.counts.signatures,
+            "missing": dict(self.counts.missing),
+            "against": against,
         }
 
 
@@ -209,12 +207,7 @@ def compare(
     Metrics ``without`` are left out. The same ``seed`` gives the same p-values.
     """
     baseline = baseline or next(iter(systems))
-    if baseline not in systems:
-        raise UserError(
-            f"there is no system {baseline!r}",
-            where="the baseline",
-            fix=f"name one of {', '.join(systems)}",
-        )
+    _check_known("system", baseline, systems, "the baseline")
     if trials > MOST_TRIALS:
         raise UserError(
             f"{trials:,} trials are more than {MOST_TRIALS:,}",
@@ -227,30 +220,24 @@ def compare(
         tested = None if name == baseline else counts.test(name, baseline, trials, seed)
         compared.append(SystemScores(name, len(outputs), counts.values(name), tested))
     return Comparison(
-        sentences=len(data.references),
-        documents=len(data.documents),
-        lang=data.lang,
+        counts=counts,
         baseline=baseline,
-        columns=_columns(),
+        columns={name: metric for metric in METRICS.values() for name in metric.names},
         systems=compared,
-        signatures=counts.signatures,
-        missing=counts.missing,
         tests={test: describe_test(test, trials, seed) for test in TESTS},
         notes=_language_notes(data) + (_test_notes(counts) if len(systems) > 1 else []),
     )
 
 
+def _check_known(kind: str, name: str, known: Collection[str], where: str) -> None:
+    if name not in known:
+        fix = f"name one of {', '.join(known)}"
+        raise UserError(f"there is no {kind} {name!r}", where=where, fix=fix)
+
+
 def describe_test(test: TestName, trials: int, seed: int) -> str:
     """All that the p-values of a test depend on."""
     return f"{test}|sides:2|trials:{trials}|seed:{seed}|wholedoc:{__version__}"
-
-
-def _columns() -> list[Column]:
-    return [
-        Column(name, metric.names[0], metric.digits, metric.lower_is_better)
-        for metric in METRICS.values()
-        for name in metric.names
-    ]
 
 
 def count_systems(
@@ -260,10 +247,7 @@ def count_systems(
 ) -> AllCounts:
     """Count systems, each given as the outputs of its seeds, with all metrics but ``without``."""
     for name in without:
-        if name not in METRICS:
-            raise UserError(
-                f"there is no metric {name!r}", where="without", fix=f"known: {', '.join(METRICS)}"
-            )
+        _check_known("metric", name, METRICS, "without")
     for name, seeds in systems.items():
         for output in seeds:
             if len(output) != len(data.references):
@@ -298,34 +282,6 @@ def count_systems(
     return AllCounts(data, counted, missing)
 
 
-def _test(
-    counts: AllCounts, names: tuple[str, str], trials: int, seed: int
-) -> dict[str, dict[TestName, dict[Unit, float | None]]]:
-    """The p-values of each score of a system and the baseline: by test, by unit."""
-    p_values: dict[str, dict[TestName, dict[Unit, float | None]]] = {
-        name: {test: dict.fromkeys(UNITS) for test in TESTS}
-        for one in counts.metrics
-        for name in one.metric.names
-    }
-    for unit, size in _sizes(counts.data).items():
-        tested = [one for one in counts.metrics if one.metric.unit in ("sentence", unit)]
-        if size == 1 or not tested:
-            continue
-        pairs = []
-        for one in tested:
-            system, baseline = (one.units(name, unit, counts.data.documents) for name in names)
-            pairs.append(Pair(system, baseline, one.metric.scores))
-        for test, run in TESTS.items():
-            for one, found in zip(tested, run(pairs, trials, seed), strict=True):
-                for name, p_value in zip(one.metric.names, found.tolist(), strict=True):
-                    p_values[name][test][unit] = p_value
-    return p_values
-
-
-def _sizes(data: EvaluationSet) -> dict[Unit, int]:
-    return {"sentence": len(data.references), "document": len(data.documents)}
-
-
 def _language_notes(data: EvaluationSet) -> list[str]:
     """What cannot be done for the languages given."""
     notes = []
@@ -340,7 +296,7 @@ def _language_notes(data: EvaluationSet) -> list[str]:
 def _test_notes(counts: AllCounts) -> list[str]:
     """What the reader of p-values has to know."""
     notes = []
-    for unit, size in _sizes(counts.data).items():
+    for unit, size in counts.data.sizes.items():
         if size == 1:
             notes.append(f"no test over {unit}s: there is only one {unit}")
         elif size < FEWEST_UNITS:
@@ -353,11 +309,9 @@ def _test_notes(counts: AllCounts) -> list[str]:
                 f"only {size} {unit}s: the bootstrap over them rejects too often; "
                 "randomisation does not"
             )
-    by_document = [
-        name for one in counts.metrics if one.metric.unit == "document" for name in one.metric.names
-    ]
-    notes.append(f"no test over sentences for {', '.join(by_document)}: counted by document")
-    return notes
+    metrics = [one.metric for one in counts.metrics if one.metric.unit == "document"]
+    names = ", ".join(name for metric in metrics for name in metric.names)
+    return notes + ([f"no test over sentences for {names}: counted by document"] if names else [])
 
 
 # Reading.
@@ -487,69 +441,52 @@ def make_tables(comparison: Comparison) -> list[Table]:
 def _score_table(comparison: Comparison) -> Table:
     """Means with marks, the best of each column, and standard deviations below."""
     systems = comparison.systems
-    columns = [c for c in comparison.columns if any(c.name in s.values for s in systems)]
-    rows = [
-        Row(system.name, tuple(_score_cell(system, column, comparison) for column in columns))
-        for system in systems
-    ]
-    for n, column in enumerate(columns):
-        rows = mark_best(rows, (n,), lowest=column.lower_is_better)
-    shown: list[Row] = []
-    for row, system in zip(rows, systems, strict=True):
-        shown.append(row)
-        if system.seeds > 1:
-            cells = tuple(_deviation_cell(system, column) for column in columns)
-            shown.append(Row(f"± of {system.seeds} seeds", cells))
-    names = tuple(("", _heading(column)) for column in columns)
-    return Table("scores", "Scores", names, tuple(shown))
+    found = {name for system in systems for name in system.values}
+    columns = {name: metric for name, metric in comparison.columns.items() if name in found}
+    means, deviations = [], []
+    for system in systems:
+        above, below = [], []
+        for name, metric in columns.items():
+            value, form = system.values.get(name), f".{metric.digits}f"
+            mark = _mark(system, name, _marked_unit(comparison))
+            above.append(number_cell(value.mean if value else None, form, after=mark))
+            below.append(number_cell(value.deviation if value else None, form, before="±"))
+        means.append(Row(system.name, tuple(above)))
+        deviations.append(Row(f"± of {system.seeds} seeds", tuple(below)))
+    for n, metric in enumerate(columns.values()):
+        means = mark_best(means, (n,), lowest=metric.lower_is_better)
+    rows: list[Row] = []
+    for system, mean, deviation in zip(systems, means, deviations, strict=True):
+        rows += [mean, deviation] if system.seeds > 1 else [mean]
+    headings = tuple(("", _heading(name, metric)) for name, metric in columns.items())
+    return Table("scores", "Scores", headings, tuple(rows))
 
 
-def _heading(column: Column) -> str:
-    return column.name.replace("_", " ") + (" ↓" if column.lower_is_better else "")
+def _heading(name: str, metric: type[Metric]) -> str:
+    return name.replace("_", " ") + (" ↓" if metric.lower_is_better else "")
 
 
-def _score_cell(system: SystemScores, column: Column, comparison: Comparison) -> Cell:
-    value = system.values.get(column.name)
-    if value is None:
-        return Cell("–")
-    return Cell(f"{value.mean:.{column.digits}f}{_mark(system, column, comparison)}", value.mean)
-
-
-def _deviation_cell(system: SystemScores, column: Column) -> Cell:
-    value = system.values.get(column.name)
-    if value is None or value.deviation is None:
-        return Cell("–")
-    return Cell(f"±{value.deviation:.{column.digits}f}", value.deviation)
-
-
-def _mark(system: SystemScores, column: Column, comparison: Comparison) -> str:
-    """Stars for the randomisation test over documents, or over sentences where that is all."""
-    if system.tested is None or column.name not in system.tested:
-        return ""
-    p_value = system.tested[column.name].p_values["randomisation"][_marked_unit(comparison)]
-    if p_value is None:
-        return ""
-    return next((mark for level, mark in _LEVELS if p_value < level), "")
+def _mark(system: SystemScores, name: str, unit: Unit) -> str:
+    """Stars for the randomisation test."""
+    tested = (system.tested or {}).get(name)
+    p_value = tested.p_values["randomisation"][unit] if tested else None
+    return next((mark for level, mark in _LEVELS if p_value is not None and p_value < level), "")
 
 
 def _marked_unit(comparison: Comparison) -> Unit:
-    return "document" if comparison.documents > 1 else "sentence"
+    return "document" if comparison.counts.data.sizes["document"] > 1 else "sentence"
 
 
 def _test_table(comparison: Comparison) -> Table:
     """The p-values of every score, those without a mark too."""
     rows = []
     for system in comparison.systems:
-        for column in comparison.columns:
-            if system.tested is None or column.name not in system.tested:
-                continue
-            tested = system.tested[column.name]
+        for name, tested in (system.tested or {}).items():
+            metric = comparison.columns[name]
             p_values = [tested.p_values[test][unit] for test in TESTS for unit in UNITS]
-            cells = [
-                Cell(f"{tested.difference:+.{column.digits}f}", tested.difference),
-                *(Cell("–") if p is None else Cell(f"{p:.4f}", p) for p in p_values),
-            ]
-            rows.append(Row(f"{system.name}, {_heading(column)}", tuple(cells)))
+            cells = [number_cell(tested.difference, f"+.{metric.digits}f")]
+            cells += [number_cell(p_value, ".4f") for p_value in p_values]
+            rows.append(Row(f"{system.name}, {_heading(name, metric)}", tuple(cells)))
     tests = tuple((test, f"{unit}s") for test in TESTS for unit in UNITS)
     title = f"Tests against {comparison.baseline}: differences and p-values"
     return Table("tests", title, (("", "Δ"), *tests), tuple(rows))
@@ -557,10 +494,9 @@ def _test_table(comparison: Comparison) -> Table:
 
 def _remarks(comparison: Comparison) -> list[str]:
     """What stands below the tables: marks, gaps, notes, signatures."""
-    remarks = [
-        f"{comparison.sentences:,} sentences, {comparison.documents:,} documents; "
-        f"target language {comparison.lang}"
-    ]
+    counts = comparison.counts
+    sizes = ", ".join(f"{size:,} {unit}s" for unit, size in counts.data.sizes.items())
+    remarks = [f"{sizes}; target language {counts.data.lang}"]
     if len(comparison.systems) > 1:
         unit = _marked_unit(comparison)
         remarks.append(
@@ -568,12 +504,9 @@ def _remarks(comparison: Comparison) -> list[str]:
         )
     if any(system.seeds > 1 for system in comparison.systems):
         remarks.append("means over seeds, and below them, after ±, their standard deviations")
-    for reason in dict.fromkeys(comparison.missing.values()):
-        names = [name for name, given in comparison.missing.items() if given == reason]
+    for reason in dict.fromkeys(counts.missing.values()):
+        names = [name for name, given in counts.missing.items() if given == reason]
         remarks.append(f"missing: {', '.join(names)}: {reason}")
     remarks += comparison.notes
-    metrics = {
-        column.metric: comparison.signatures.get(column.metric) for column in comparison.columns
-    }
-    remarks += [f"{metric}: {signature}" for metric, signature in metrics.items() if signature]
+    remarks += [f"{one.metric.names[0]}: {one.metric.signature}" for one in counts.metrics]
     return remarks + (list(comparison.tests.values()) if len(comparison.systems) > 1 else [])

@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import CompletedProcess
 
 JAR_VARIABLE = "WHOLEDOC_METEOR_JAR"
 STATISTICS = 23  # words, function words, four modules, chunks, matched words; see Meteor
@@ -63,9 +63,9 @@ class MeteorJar:
         if self._java is None:
             raise UnavailableError("METEOR needs Java, and there is no command 'java'")
         self._jar = _find_jar()
+        self.parameters = self._ask_parameters()
 
-    @cached_property
-    def parameters(self) -> MeteorParameters:
+    def _ask_parameters(self) -> MeteorParameters:
         """What this jar computes the score with; asked of the jar, not written down here."""
         with tempfile.TemporaryDirectory() as folder:
             # Without a line to score it fails in the end, but says first what it would do. The
@@ -80,7 +80,7 @@ class MeteorJar:
         return found
 
     def count(self, outputs: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """The statistics of each line, whose sums :class:`~.metrics.Meteor` scores."""
+        """The statistics of each line, whose sums :class:`~.scores.Meteor` scores."""
         with tempfile.TemporaryDirectory() as folder:
             output, reference = Path(folder) / "output", Path(folder) / "reference"
             for file, lines in ((output, outputs), (reference, references)):
@@ -101,9 +101,7 @@ class MeteorJar:
         java = [str(self._java), _MEMORY, "-Dfile.encoding=UTF-8", "-jar", str(self._jar)]
         return [*java, str(output), str(reference), "-l", self._lang, "-norm", *options]
 
-    def _run(
-        self, output: Path, reference: Path, *options: str
-    ) -> subprocess.CompletedProcess[str]:
+    def _run(self, output: Path, reference: Path, *options: str) -> CompletedProcess[str]:
         command = self.command(output, reference, *options)
         return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 

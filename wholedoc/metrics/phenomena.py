@@ -9,16 +9,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
-from wholedoc.synthetic import (
-    INFORMATION,
-    KINDS,
-    Bound,
-    Information,
-    KeyItem,
-    Kind,
-    expect,
-)
+from wholedoc.synthetic import INFORMATION, KINDS, Bound, Information, KeyItem, Kind, expect
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -69,14 +62,8 @@ class Phenomena:
 
 def read_key(path: Path) -> list[KeyItem]:
     """Read a ``.key.jsonl`` file that ``write_synth`` wrote."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read ({error})", where=str(path)) from error
-    if not lines:
-        raise UserError("the key is empty", where=str(path), fix="write the corpus again")
     items = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         try:
             items.append(_item(json.loads(line)))
         except (ValueError, TypeError, KeyError) as error:

@@ -7,9 +7,8 @@ score of their sum. A paired test then only sums again. Every metric is one clas
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, pairwise
+from dataclasses import astuple, dataclass, fields
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from wholedoc.metrics.discourse import Discourse, DiscourseCounts
+from wholedoc.metrics.discourse import Discourse, DiscourseCounts, cut_documents
 from wholedoc.metrics.meteor import MeteorJar, UnavailableError
 from wholedoc.metrics.words import UNKNOWN, Splitter
 
@@ -54,14 +53,14 @@ class EvaluationSet:
         if self.src is not None and len(self.src) != len(self.references):
             raise ValueError("every reference needs its source sentence")
 
-    @cached_property
-    def bounds(self) -> list[tuple[int, int]]:
-        """The first sentence of each document, and the one after its last."""
-        return list(pairwise(accumulate(self.documents, initial=0)))
+    @property
+    def sizes(self) -> dict[Unit, int]:
+        """How many there are of each unit."""
+        return {"sentence": len(self.references), "document": len(self.documents)}
 
     def join(self, sentences: Sequence[str]) -> list[str]:
         """The text of each document as one line."""
-        return [" ".join(sentences[first:end]) for first, end in self.bounds]
+        return [" ".join(document) for document in cut_documents(sentences, self.documents)]
 
 
 class Metric(ABC):
@@ -76,9 +75,11 @@ class Metric(ABC):
     """What a row of statistics belongs to."""
     lower_is_better: bool = False
     digits: int = 2
+    signature: str
+    """All that the numbers depend on, in one line."""
 
-    @abstractmethod
-    def __init__(self, data: EvaluationSet) -> None: ...
+    def __init__(self, data: EvaluationSet) -> None:
+        self._data = data
 
     @abstractmethod
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
@@ -88,18 +89,15 @@ class Metric(ABC):
     def scores(self, sums: Array) -> Array:
         """The scores of summed statistics: (..., statistic) → (..., name)."""
 
-    @property
-    @abstractmethod
-    def signature(self) -> str:
-        """All that the numbers depend on, in one line."""
-
 
 class _Sacrebleu(Metric):
     """A metric whose statistics sacrebleu counts."""
 
     def __init__(self, data: EvaluationSet) -> None:
-        self._data = data
+        super().__init__(data)
         self._metric = self._make(self._segments(data.references))
+        documents = f"|docs:{len(data.documents)}" if self.unit == "document" else ""
+        self.signature = f"{self._metric.get_signature()}{documents}"
 
     @abstractmethod
     def _make(self, references: Sequence[str]) -> SacrebleuMetric: ...
@@ -109,44 +107,32 @@ class _Sacrebleu(Metric):
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
         """Those of sacrebleu."""
-        counts = (
-            self._metric._extract_corpus_statistics(self._segments(output), None)
-            for output in outputs
-        )
+        count = self._metric._extract_corpus_statistics
+        counts = (count(self._segments(output), None) for output in outputs)
         return [np.array(rows, dtype=np.float64) for rows in counts]
-
-    @property
-    def signature(self) -> str:
-        """That of sacrebleu, and for documents how many there are."""
-        documents = f"|docs:{len(self._data.documents)}" if self.unit == "document" else ""
-        return f"{self._metric.get_signature()}{documents}"
 
 
 class Bleu(_Sacrebleu):
     """BLEU of all sentences, and its n-gram precisions p_1 … p_4: see :func:`score_bleu`."""
 
-    names = ("bleu", "bleu1", "bleu2", "bleu3", "bleu4")
+    names: tuple[str, ...] = ("bleu", "bleu1", "bleu2", "bleu3", "bleu4")
 
     def _make(self, references: Sequence[str]) -> SacrebleuMetric:
-        return _make_bleu(references, self._data.lang)
+        try:  # sacrebleu's tokeniser for a language, where that has its own
+            return BLEU(trg_lang=self._data.lang, references=[references])
+        except (ImportError, RuntimeError) as error:  # a tokeniser that is not installed
+            raise UnavailableError(" ".join(str(error).split())) from error
 
     def scores(self, sums: Array) -> Array:
         """BLEU, p_1, p_2, p_3, p_4."""
-        return score_bleu(sums)
+        return score_bleu(sums)[..., : len(self.names)]
 
 
-class DocumentBleu(_Sacrebleu):
+class DocumentBleu(Bleu):
     """BLEU of documents, each joined into one line: n-grams reach over sentences (d-BLEU)."""
 
     names = ("document_bleu",)
     unit = "document"
-
-    def _make(self, references: Sequence[str]) -> SacrebleuMetric:
-        return _make_bleu(references, self._data.lang)
-
-    def scores(self, sums: Array) -> Array:
-        """BLEU."""
-        return score_bleu(sums)[..., :1]
 
 
 class Chrf(_Sacrebleu):
@@ -200,14 +186,15 @@ class Meteor(Metric):
     digits = 4
 
     def __init__(self, data: EvaluationSet) -> None:
-        self._references = data.references
+        super().__init__(data)
         self._jar = MeteorJar(data.lang)
+        self.signature = self._jar.parameters.signature
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
         """Words, function words, matches of each module, chunks, matched words."""
         # One run for all: most of its time goes into reading its tables.
         lines = [line for output in outputs for line in output]
-        rows = np.array(self._jar.count(lines, list(self._references) * len(outputs)))
+        rows = np.array(self._jar.count(lines, list(self._data.references) * len(outputs)))
         whole = (rows[:, -2:] == rows[:, :2]).all(axis=1) & (rows[:, -3] == 1)
         rows[whole, -3] = 0  # as the jar sums up: a sentence that matches whole is not fragmented
         return np.split(rows, len(outputs))
@@ -228,11 +215,6 @@ class Meteor(Metric):
         fragmentation = _ratio(chunks, matched.mean(axis=-1))
         return (mean * (1 - found.gamma * fragmentation**found.beta))[..., None]
 
-    @property
-    def signature(self) -> str:
-        """That of the jar."""
-        return self._jar.parameters.signature
-
 
 class DiscourseShares(Metric):
     """Shares in percent of what a document should keep: see ``docs/discourse.md``.
@@ -241,31 +223,26 @@ class DiscourseShares(Metric):
     pronouns right; repeated names and terms kept. Where there is nothing to count, there is none.
     """
 
-    names = ("consistency", "relative_consistency", "pronoun_accuracy", "names_kept", "terms_kept")
+    names = tuple(field.name for field in fields(DiscourseCounts))
     unit = "document"
 
     def __init__(self, data: EvaluationSet) -> None:
+        super().__init__(data)
         if data.src is None:
             raise UnavailableError("the discourse measures need the source: give --src")
         splitters = (Splitter(data.src_lang), Splitter(data.lang))
         self._test = Discourse(data.src, data.references, data.documents, splitters=splitters)
+        self.signature = self._test.signature
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
-        """For each share its numerator, then its denominator."""
-        return [
-            np.array([_discourse_counts(document) for document in self._test.measure(output)])
-            for output in outputs
-        ]
+        """For each share its part, then its whole."""
+        counts = [list(map(astuple, self._test.measure(output))) for output in outputs]
+        return [np.array(documents).reshape(len(documents), -1) for documents in counts]
 
     def scores(self, sums: Array) -> Array:
         """The shares in percent; NaN where there is nothing to count."""
         right, total = sums[..., 0::2], sums[..., 1::2]
         return np.where(total > 0, 100 * _ratio(right, total), np.nan)
-
-    @property
-    def signature(self) -> str:
-        """That of the measures."""
-        return self._test.signature
 
 
 class Unknown(Metric):
@@ -274,9 +251,7 @@ class Unknown(Metric):
     names = ("unknown",)
     lower_is_better = True
     digits = 0
-
-    def __init__(self, data: EvaluationSet) -> None:
-        del data
+    signature = f"occurrences of {UNKNOWN}"
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
         """Occurrences in each sentence."""
@@ -285,11 +260,6 @@ class Unknown(Metric):
     def scores(self, sums: Array) -> Array:
         """Their number."""
         return sums
-
-    @property
-    def signature(self) -> str:
-        """What is counted."""
-        return f"occurrences of {UNKNOWN}"
 
 
 METRICS: dict[str, type[Metric]] = {
@@ -333,26 +303,6 @@ def sum_documents(statistics: Array, documents: Sequence[int]) -> Array:
     """Statistics of documents of so many sentences: (sentence, statistic) → (document, same)."""
     firsts = [0, *accumulate(documents)][:-1]
     return np.add.reduceat(statistics, firsts, axis=0)
-
-
-def _discourse_counts(document: DiscourseCounts) -> list[int]:
-    """Numerator and denominator of each of the shares."""
-    consistency, pronouns = document.consistency, document.pronouns
-    return [
-        *(consistency.same, consistency.pairs),
-        *(consistency.same, consistency.reference_same),
-        *(pronouns.correct, pronouns.total),
-        *(document.names.kept, document.names.cases),
-        *(document.terms.kept, document.terms.cases),
-    ]
-
-
-def _make_bleu(references: Sequence[str], lang: str) -> BLEU:
-    """Sacrebleu's BLEU with its tokeniser for a language, where that has its own."""
-    try:
-        return BLEU(trg_lang=lang, references=[references])
-    except (ImportError, RuntimeError) as error:  # a tokeniser that is not installed
-        raise UnavailableError(" ".join(str(error).split())) from error
 
 
 def _ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Array:

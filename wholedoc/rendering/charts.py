@@ -4,9 +4,8 @@ The value of every point and bar can be read: on it, or where the mouse rests.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 from typing import Any, Literal
 
 from jaxtyping import Float
@@ -15,13 +14,13 @@ from torch.nn.functional import avg_pool2d
 
 from wholedoc.rendering.page import escape
 from wholedoc.rendering.tables import (
-    Cell,
     Row,
     Table,
     format_markdown,
     join_parts,
     note_html,
     note_markdown,
+    number_cell,
 )
 
 COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
@@ -29,7 +28,7 @@ _SQUARES = 100  # of a heat map on either side
 _SHADES = 12
 _MOST_TICKS = 8
 _WIDTH, _HEIGHT = 460.0, 260.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 40.0
+_LEFT, _RIGHT, _TOP, _FLOOR = 52.0, 12.0, 14.0, 220.0
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,8 @@ class Chart:
         names = [self.groups[int(x)] if self.groups else f"{self.x} {x:g}" for x in xs]
         rows = []
         for line in self.series:
-            ys = [dict(line.points).get(x) for x in xs]
-            cells = [Cell("–") if y is None else Cell(f"{y:.2f}", y) for y in ys]
-            rows.append(Row(line.label, tuple(cells)))
+            ys = dict(line.points)
+            rows.append(Row(line.label, tuple(number_cell(ys.get(x), ".2f") for x in xs)))
         return Table(self.title, self.y, tuple(("", name) for name in names), tuple(rows))
 
 
@@ -92,11 +90,11 @@ class Figure:
 
     def to_html(self) -> str:
         """The charts, their note, and the paper's numbers behind a fold."""
-        charts = (
+        charts = "".join(
             f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
             for chart in self.charts
         )
-        return f'<div class="charts">{"".join(charts)}</div>' + note_html(self.note, self.printed)
+        return f'<div class="charts">{charts}</div>' + note_html(self.note, self.printed)
 
     def to_markdown(self) -> str:
         """The points of the charts as tables, their note, and the paper's numbers."""
@@ -109,17 +107,26 @@ class Figure:
 
 def draw(chart: Chart) -> str:
     """A chart with its legend, as HTML."""
-    return _draw_bars(chart) if chart.kind == "bars" else _draw_lines(chart)
+    scale = _Scale(chart)
+    marks = _draw_bars(chart, scale) if chart.kind == "bars" else _draw_lines(chart, scale)
+    legend = "".join(
+        f'<span><i style="border-top: 3px {"dashed" if line.dashed else "solid"} '
+        f'{COLOURS[line.colour]}"></i>{escape(line.label)}</span>'
+        for line in chart.series
+    )
+    label = escape(f"{chart.title}: {chart.y}")
+    return (
+        f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'
+        f'{"".join([*_frame(scale, chart), *marks])}</svg><div class="legend">{legend}</div>'
+    )
 
 
-def _draw_lines(chart: Chart) -> str:
+def _draw_lines(chart: Chart, scale: "_Scale") -> list[str]:
     """Lines through points, a mark on each."""
-    scale = _Scale(chart.series, from_zero=False)
-    parts = _frame(scale, chart)
-    for tick in scale.x_ticks:
-        parts.append(_text(scale.x(tick), _HEIGHT - _BOTTOM + 15, str(tick), "middle"))
+    parts = [_text(scale.x(tick), _FLOOR + 15, str(tick)) for tick in scale.x_ticks]
     for line in chart.series:
-        points = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in line.points)
+        places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}", y) for x, y in line.points]
+        points = " ".join(f"{x},{y}" for x, y, _ in places)
         dash = "6 3" if line.dashed else "none"
         colour = COLOURS[line.colour]
         parts.append(
@@ -127,42 +134,41 @@ def _draw_lines(chart: Chart) -> str:
             f'stroke-dasharray="{dash}"/>'
         )
         parts += [
-            f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="2.6" fill="{colour}">'
-            f"<title>{escape(line.label)}: {y:.4g}</title></circle>"
-            for x, y in line.points
+            f'<circle cx="{x}" cy="{y}" r="2.6" fill="{colour}">'
+            f"<title>{escape(line.label)}: {value:.4g}</title></circle>"
+            for x, y, value in places
         ]
-    return _figure(parts, chart)
+    return parts
 
 
-def _draw_bars(chart: Chart) -> str:
+def _draw_bars(chart: Chart, scale: "_Scale") -> list[str]:
     """Groups of bars, the value on each."""
-    scale = _Scale(chart.series, from_zero=True)
-    parts = _frame(scale, chart)
     room = (_WIDTH - _LEFT - _RIGHT) / len(chart.groups)
     width = 0.8 * room / max(len(chart.series), 1)
-    for place, name in enumerate(chart.groups):
-        parts.append(_text(_LEFT + (place + 0.5) * room, _HEIGHT - _BOTTOM + 15, name, "middle"))
+    parts = [
+        _text(_LEFT + (place + 0.5) * room, _FLOOR + 15, name)
+        for place, name in enumerate(chart.groups)
+    ]
     for n, bars in enumerate(chart.series):
         for x, y in bars.points:
-            left = _LEFT + (x + 0.1) * room + n * width
-            top = scale.y(y)
+            left, top = _LEFT + (x + 0.1) * room + n * width, scale.y(y)
             parts.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{width * 0.9:.1f}" '
-                f'height="{_HEIGHT - _BOTTOM - top:.1f}" fill="{COLOURS[bars.colour]}">'
+                f'height="{_FLOOR - top:.1f}" fill="{COLOURS[bars.colour]}">'
                 f"<title>{escape(bars.label)}: {y:.2f}</title></rect>"
             )
-            parts.append(_text(left + width * 0.45, top - 3, f"{y:.1f}", "middle", size=9.5))
-    return _figure(parts, chart)
+            parts.append(_text(left + width * 0.45, top - 3, f"{y:.1f}", size=9.5))
+    return parts
 
 
 class _Scale:
-    """From values to places in the drawing."""
+    """From values to places in the drawing; bars begin at zero."""
 
-    def __init__(self, series: Sequence[Series], from_zero: bool) -> None:
-        points = [point for line in series for point in line.points]
-        xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
+    def __init__(self, chart: Chart) -> None:
+        points = [point for line in chart.series for point in line.points] or [(0.0, 0.0)]
+        xs, ys = [x for x, _ in points], [y for _, y in points]
         self.x_low, self.x_high = min(xs), max(max(xs), min(xs) + 1)
-        low, high = (0.0 if from_zero else min(ys)), max(ys)
+        low, high = (0.0 if chart.kind == "bars" else min(ys)), max(ys)
         self.ticks = _ticks(low, high if high > low else low + 1)
         self.low, self.high = self.ticks[0], max(self.ticks[-1], high)
         step = max(1, math.ceil((self.x_high - self.x_low) / 10))  # epochs and passes are whole
@@ -175,8 +181,7 @@ class _Scale:
 
     def y(self, value: float) -> float:
         """The place of a value from the top."""
-        share = (value - self.low) / (self.high - self.low)
-        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - _TOP)
+        return _FLOOR - (value - self.low) / (self.high - self.low) * (_FLOOR - _TOP)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -191,13 +196,13 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _frame(scale: _Scale, chart: Chart) -> list[str]:
     """Grid lines, their values, and the names of the axes."""
-    right, middle = _WIDTH - _RIGHT, (_HEIGHT - _BOTTOM + _TOP) / 2
+    right, middle = _WIDTH - _RIGHT, (_FLOOR + _TOP) / 2
     parts = []
     for tick in scale.ticks:
         y = scale.y(tick)
         parts.append(f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
         parts.append(_text(_LEFT - 6, y + 3.5, f"{tick:g}", "end"))
-    parts.append(_text((_LEFT + right) / 2, _HEIGHT - 6, chart.x, "middle"))
+    parts.append(_text((_LEFT + right) / 2, _HEIGHT - 6, chart.x))
     parts.append(
         f'<text x="13" y="{middle}" text-anchor="middle" '
         f'transform="rotate(-90 13 {middle})">{escape(chart.y)}</text>'
@@ -205,25 +210,9 @@ def _frame(scale: _Scale, chart: Chart) -> list[str]:
     return parts
 
 
-def _text(x: float, y: float, text: str, anchor: str, size: float = 11) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
-        f"{escape(text)}</text>"
-    )
-
-
-def _figure(parts: Sequence[str], chart: Chart) -> str:
-    """The drawing with its legend below."""
-    legend = "".join(
-        f'<span><i style="border-top: 3px {"dashed" if line.dashed else "solid"} '
-        f'{COLOURS[line.colour]}"></i>{escape(line.label)}</span>'
-        for line in chart.series
-    )
-    label = escape(f"{chart.title}: {chart.y}")
-    return (
-        f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'
-        f'{"".join(parts)}</svg><div class="legend">{legend}</div>'
-    )
+def _text(x: float, y: float, text: str, anchor: str = "middle", size: float = 11) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+    return f"<text {place}>{escape(text)}</text>"
 
 
 def draw_heat_map(
@@ -245,10 +234,8 @@ def draw_heat_map(
     margin = 0.09 * max(height, width, 1)
     caption = f"{escape(label)}: row t reads column t'. Full colour: {largest:.3f}."
     if block > 1:
-        caption += (
-            f" Each square is the mean over {block} × {block} sentences, "
-            f"since there are {max(readers, read):,}."
-        )
+        means = f"the mean over {block} × {block} sentences"
+        caption += f" Each square is {means}, since there are {max(readers, read):,}."
     frame = 'visibility="hidden"' if row is None else f'y="{row // block}"'
     box = f"{-margin:.3f} {-margin:.3f} {width + margin:.3f} {height + margin:.3f}"
     return (
@@ -265,11 +252,11 @@ def _shade(squares: Tensor, largest: float) -> str:
     shades = (squares / (largest or 1.0) * _SHADES).round().int().tolist()
     paths: dict[int, list[str]] = {}
     for y, row in enumerate(shades):
-        start = 0
-        for x in range(1, len(row) + 1):
-            if x == len(row) or row[x] != row[start]:
-                paths.setdefault(row[start], []).append(f"M{start} {y}.5h{x - start}")
-                start = x
+        x = 0
+        for shade, alike in groupby(row):
+            width = len(list(alike))
+            paths.setdefault(shade, []).append(f"M{x} {y}.5h{width}")
+            x += width
     return "".join(
         f'<path opacity="{shade / _SHADES:.2f}" d="{"".join(found)}"/>'
         for shade, found in sorted(paths.items())
@@ -284,13 +271,12 @@ def _sentence_ticks(readers: int, read: int, block: int, margin: float) -> str:
     step = next(step for step in steps if sentences <= _MOST_TICKS * step)
     places = sorted({0, *range(step - 1, sentences, step)})
     size = 0.4 * margin
-    texts = []
+    marks = ""
     for t in places:
         at = t // block + 0.5
+        y, number = at + 0.35 * size, f"{t + 1}</text>"
         if t < read:
-            texts.append(f'<text x="{at}" y="{-0.3 * margin:.3f}" text-anchor="middle">{t + 1}')
+            marks += f'<text x="{at}" y="{-0.3 * margin:.3f}" text-anchor="middle">{number}'
         if t < readers:
-            y = at + 0.35 * size
-            texts.append(f'<text x="{-0.2 * margin:.3f}" y="{y:.3f}" text-anchor="end">{t + 1}')
-    marks = "".join(f"{text}</text>" for text in texts)
+            marks += f'<text x="{-0.2 * margin:.3f}" y="{y:.3f}" text-anchor="end">{number}'
     return f'<g font-size="{size:.3f}">{marks}</g>'

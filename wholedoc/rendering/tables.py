@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -33,6 +33,11 @@ class Cell:
     """The number in it, unrounded."""
     best: bool = False
     """Whether it is the best of its column."""
+
+
+def number_cell(value: float | None, form: str, before: str = "", after: str = "") -> Cell:
+    """A number as ``form`` has it, such as ``.2f``; a dash where there is none."""
+    return Cell("–") if value is None else Cell(f"{before}{value:{form}}{after}", value)
 
 
 @dataclass(frozen=True)
@@ -87,18 +92,18 @@ class Table:
 
 def mark_best(rows: Sequence[Row], columns: Sequence[int], lowest: bool = False) -> list[Row]:
     """The rows with the best value of each of some columns marked, as the paper's bold does."""
-    marked = list(rows)
-    for column in columns:
-        values = [row.cells[column].value for row in rows]
-        known = [value for value in values if value is not None]
-        if len(set(known)) < 2:  # none is better than the others
-            continue
-        best = min(known) if lowest else max(known)
-        for number, value in enumerate(values):
-            if value == best:
-                cells = list(marked[number].cells)
-                cells[column] = replace(cells[column], best=True)
-                marked[number] = replace(marked[number], cells=tuple(cells))
+    best = {}
+    for n in columns:
+        known = {value for row in rows if (value := row.cells[n].value) is not None}
+        if len(known) > 1:  # else none is better than the others
+            best[n] = min(known) if lowest else max(known)
+    marked = []
+    for row in rows:
+        cells = [
+            replace(cell, best=True) if n in best and cell.value == best[n] else cell
+            for n, cell in enumerate(row.cells)
+        ]
+        marked.append(replace(row, cells=tuple(cells)))
     return marked
 
 
@@ -107,38 +112,23 @@ def format_text(table: Table, width: int) -> str:
 
     Nothing is cut off: a single column may be wider than the terminal.
     """
-    labels = max((len(row.label) for row in table.rows), default=0)
-    sizes = [
-        max(len(name), len(group), *(len(row.cells[n].text) for row in table.rows))
-        for n, (group, name) in enumerate(table.columns)
-    ]
-    parts = []
-    for chosen in _fitting(sizes, width - labels):
-        columns = [table.columns[n] for n in chosen]
-        heads = [[name for _, name in columns]]
-        if any(group for group, _ in columns):
-            heads.insert(0, [group for group, _ in columns])
-        lines = [("", head) for head in heads]
-        lines += [(row.label, [row.cells[n].text for n in chosen]) for row in table.rows]
-        for label, texts in lines:
-            cells = [f"{text:>{sizes[n]}}" for n, text in zip(chosen, texts, strict=True)]
-            parts.append("  ".join([f"{label:<{labels}}", *cells]).rstrip())
-        parts.append("")
-    return "\n".join(parts)
-
-
-def _fitting(sizes: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Columns, as many as fit beside each other."""
-    chosen: list[int] = []
-    used = 0
-    for n, size in enumerate(sizes):
-        if chosen and used + size + 2 > width:
-            yield chosen
-            chosen, used = [], 0
-        chosen.append(n)
+    labels = ["", "", *(row.label for row in table.rows)]
+    margin = max(map(len, labels))
+    parts: list[list[list[str]]] = []
+    used = width
+    for n, heading in enumerate(table.columns):
+        column = [*heading, *(row.cells[n].text for row in table.rows)]
+        size = max(map(len, column))
+        if not parts or used + size + 2 > width:
+            parts.append([[f"{label:<{margin}}" for label in labels]])
+            used = margin
+        parts[-1].append([f"{text:>{size}}" for text in column])
         used += size + 2
-    if chosen:
-        yield chosen
+    lines = []
+    for part in parts:
+        groups, *rows = ["  ".join(cells).rstrip() for cells in zip(*part, strict=True)]
+        lines += [*([groups] if groups else []), *rows, ""]
+    return "\n".join(lines)
 
 
 def format_html(table: Table) -> str:
@@ -191,16 +181,21 @@ def _html_row(row: Row) -> str:
     return f"<tr><th>{escape(row.label)}</th>{''.join(cells)}</tr>"
 
 
+def _texts(table: Table, bold: str, escaped: Callable[[str], str]) -> list[list[str]]:
+    """The headings, then each row, with the best values put into ``bold``."""
+    lines = [["", *map(escaped, table.headings)]]
+    for row in table.rows:
+        texts = [(escaped(cell.text), cell.best) for cell in row.cells]
+        marked = [bold.format(text) if best else text for text, best in texts]
+        lines.append([escaped(row.label), *marked])
+    return lines
+
+
 def format_markdown(table: Table) -> str:
     """A table with the best values in bold."""
-    rows = [
-        [row.label, *(f"**{cell.text}**" if cell.best else cell.text for cell in row.cells)]
-        for row in table.rows
-    ]
+    head, *rows = _texts(table, "**{}**", lambda text: text.replace("|", "\\|"))
     rule = ["---", *("---:" for _ in table.columns)]
-    lines = [["", *table.headings], rule, *rows]
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
 
 
 def format_csv(table: Table) -> str:
@@ -216,23 +211,12 @@ def format_csv(table: Table) -> str:
 
 def format_latex(table: Table) -> str:
     """A ``tabular`` with the rules of the package booktabs."""
-    head = " & ".join(["", *map(escape_latex, table.headings)])
-    blocks = []
-    for _, rows in groupby(table.rows, key=lambda row: row.block):
-        lines = []
-        for row in rows:
-            texts = [escape_latex(cell.text) for cell in row.cells]
-            shown = [
-                f"\\textbf{{{text}}}" if cell.best else text
-                for text, cell in zip(texts, row.cells, strict=True)
-            ]
-            lines.append(" & ".join([escape_latex(row.label), *shown]) + r" \\")
-        blocks.append("\n".join(lines))
-    body = "\n\\midrule\n".join(blocks)
-    return (
-        f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}\n\\toprule\n{head} \\\\\n\\midrule\n"
-        f"{body}\n\\bottomrule\n\\end{{tabular}}\n"
-    )
+    texts = _texts(table, "\\textbf{{{}}}", escape_latex)
+    head, *rows = [" & ".join(line) + r" \\" for line in texts]
+    lines = [f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}", "\\toprule", head]
+    for _, block in groupby(zip(table.rows, rows, strict=True), key=lambda row: row[0].block):
+        lines += ["\\midrule", *(line for _, line in block)]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
 def escape_latex(text: str) -> str:

@@ -1,22 +1,102 @@
-"""Contrastive sets: is the reference more probable than each of its wrong alternatives?"""
+"""What ``wholedoc score`` measures: the perplexity of a corpus, accuracy on a contrastive set.
+
+A contrastive set asks: is the reference more probable than each of its wrong alternatives?
+"""
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from wholedoc.config import ScoringMemory
-from wholedoc.corpus.documents import group_documents
+from wholedoc.corpus.documents import Document, group_documents
 from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
 from wholedoc.progress import ProgressBar
 
 if TYPE_CHECKING:  # sets are read before torch is loaded
-    from wholedoc.decoding.translator import Translator
+    from wholedoc.decoding.translator import ScoredDocument, Translator
 
-_FIELDS = ("source", "sentence", "reference", "alternatives", "target", "kind", "tags")
+_REQUIRED = ("source", "sentence", "reference", "alternatives")
+_FIELDS = (*_REQUIRED, "target", "kind", "tags")
 _ROUNDING = 1e-5  # log-probabilities this close are equal: batches are summed in another order
+
+
+@dataclass(frozen=True)
+class ScoredCorpus:
+    """How probable the given translations of a corpus are."""
+
+    names: list[str]
+    documents: "list[ScoredDocument]"
+    whole: "ScoredDocument"
+    """All documents as if they were one."""
+
+    @property
+    def log_probabilities(self) -> list[float]:
+        """The log-probability of each sentence's translation."""
+        return self.whole.log_probabilities
+
+    @property
+    def summary(self) -> list[str]:
+        """The measures of the whole, for people."""
+        lines = [
+            f"{len(self.documents):,} documents, {len(self.log_probabilities):,} sentences, "
+            f"{sum(self.whole.words):,} words with </s>: "
+            f"log-probability {self.whole.log_probability:.2f}, "
+            f"perplexity {self.whole.perplexity:.3f}"
+        ]
+        if empty := self.whole.words.count(1):
+            lines.append(f"translations without a word, scored by their </s>: {empty:,}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for ``score --json``."""
+        documents = zip(self.names, self.documents, strict=True)
+        return {
+            "sentences": len(self.log_probabilities),
+            **_measures(self.whole),
+            "documents": [
+                {"name": name, "sentences": found.log_probabilities, **_measures(found)}
+                for name, found in documents
+            ],
+        }
+
+
+def _measures(scored: "ScoredDocument") -> dict[str, Any]:
+    return {
+        "words": sum(scored.words),
+        "log_probability": scored.log_probability,
+        "perplexity": scored.perplexity,
+    }
+
+
+def score_corpus(
+    translator: "Translator", corpus: Iterable[Document], memory: ScoringMemory = "given"
+) -> ScoredCorpus:
+    """Score the translations of all documents of a corpus."""
+    from wholedoc.decoding.translator import ScoredDocument
+
+    documents = list(corpus)
+    scored: list[ScoredDocument] = []
+    with ProgressBar("scoring", sum(map(len, documents))) as bar:
+        for group in group_documents(documents, len):
+            found = translator.score_documents(
+                [[pair.src for pair in document] for document in group],
+                [[pair.trg for pair in document] for document in group],
+                memory,
+            )
+            scored += found
+            bar.advance(sum(map(len, group)), sum(sum(document.words) for document in found))
+    whole = ScoredDocument(
+        [score for document in scored for score in document.log_probabilities],
+        [words for document in scored for words in document.words],
+    )
+    return ScoredCorpus([document.name for document in documents], scored, whole)
+
+
+# Contrastive sets.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +115,11 @@ class ContrastiveItem:
     """Translations of all sentences of the document, where they are given."""
     kind: str
     """What the item tests; items without a name of it count in the whole only."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The reference, then the alternatives."""
+        return (self.reference, *self.alternatives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +191,16 @@ class Contrast:
 
 def count_right(scores: Sequence[ItemScore]) -> Contrast:
     """The accuracy over ``scores``, of which there is at least one, and over each kind of them."""
-    kinds = dict.fromkeys(score.item.kind for score in scores if score.item.kind)
-    return Contrast(
-        _accuracy(scores),
-        {kind: _accuracy(score for score in scores if score.item.kind == kind) for kind in kinds},
-    )
+    kinds: dict[str, list[ItemScore]] = {}
+    for score in scores:
+        if score.item.kind:
+            kinds.setdefault(score.item.kind, []).append(score)
+    return Contrast(_accuracy(scores), {kind: _accuracy(found) for kind, found in kinds.items()})
 
 
-def _accuracy(scores: Iterable[ItemScore]) -> Accuracy:
-    found = list(scores)
-    right = sum(score.right for score in found)
-    return Accuracy(len(found), right, sum(score.tied for score in found), right / len(found))
+def _accuracy(scores: Sequence[ItemScore]) -> Accuracy:
+    right = sum(score.right for score in scores)
+    return Accuracy(len(scores), right, sum(score.tied for score in scores), right / len(scores))
 
 
 def score_items(
@@ -134,23 +218,14 @@ def score_items(
     scores: dict[int, ItemScore] = {}
     with ProgressBar("scoring", len(items)) as bar:
         for group in group_documents(list(sharing.items()), lambda shared: len(shared[0][0])):
-            found = iter(
-                translator.score_candidates(
-                    [source for (source, _), _ in group],
-                    [target for (_, target), _ in group],
-                    [
-                        (d, items[i].sentence, text)
-                        for d, (_, chosen) in enumerate(group)
-                        for i in chosen
-                        for text in (items[i].reference, *items[i].alternatives)
-                    ],
-                )
-            )
-            for i in (i for _, chosen in group for i in chosen):
-                reference = next(found)
-                alternatives = tuple(next(found) for _ in items[i].alternatives)
-                scores[i] = ItemScore(items[i], reference, alternatives)
-            bar.advance(sum(len(chosen) for _, chosen in group))
+            sources, targets = zip(*(document for document, _ in group), strict=True)
+            chosen = [(d, i) for d, (_, indices) in enumerate(group) for i in indices]
+            texts = [(d, items[i].sentence, one) for d, i in chosen for one in items[i].candidates]
+            found = iter(translator.score_candidates(sources, targets, texts))
+            for _, i in chosen:
+                reference, *alternatives = islice(found, len(items[i].candidates))
+                scores[i] = ItemScore(items[i], reference, tuple(alternatives))
+            bar.advance(len(chosen))
     return [scores[i] for i in range(len(items))]
 
 
@@ -177,26 +252,28 @@ class _ItemReader:
 
     def read(self, number: int, line: str) -> ContrastiveItem:
         fields = self.fields(line)
-        source = self.texts(fields, "source")
-        target = self.texts(fields, "target") if fields.get("target") is not None else None
+        source, alternatives = self.texts(fields, "source"), self.texts(fields, "alternatives")
+        target = None if fields.get("target") is None else self.texts(fields, "target")
         if target is not None and len(target) != len(source):
             self.fail(
                 f"'target' has {len(target)} sentences, 'source' has {len(source)}",
                 "give one translation for each sentence, or leave 'target' out",
             )
-        sentence = self.field(fields, "sentence")
-        if not isinstance(sentence, int) or isinstance(sentence, bool):
+        sentence = fields["sentence"]
+        if type(sentence) is not int:  # True is no index
             self.fail("'sentence' is not a whole number", "give its index in 'source', from 0")
         if not 0 <= sentence < len(source):
             self.fail(
                 f"'sentence' is {sentence}, but 'source' has {len(source)} sentences",
                 "give its index in 'source', from 0",
             )
-        reference = self.text(self.field(fields, "reference"), "reference")
-        alternatives = self.texts(fields, "alternatives")
+        reference = self.text(fields["reference"], "reference")
         if reference in alternatives:
             self.fail("an alternative equals the reference", "give only wrong translations")
-        kind = self.kind(fields)
+        kinds = [name for name in ("kind", "tags") if fields.get(name) is not None]
+        if len(kinds) > 1:
+            self.fail("both 'kind' and 'tags' are given", "give one of them")
+        kind = "".join(self.text(fields[name], name) for name in kinds)
         return ContrastiveItem(number, source, sentence, reference, alternatives, target, kind)
 
     def fields(self, line: str) -> dict[str, Any]:
@@ -209,21 +286,13 @@ class _ItemReader:
         for name in fields:
             if name not in _FIELDS:
                 self.fail(f"unknown field {name!r}", f"known are {', '.join(_FIELDS)}")
+        for name in _REQUIRED:
+            if name not in fields:
+                self.fail(f"{name!r} is missing", f"add the field {name!r}")
         return fields
 
-    def kind(self, fields: dict[str, Any]) -> str:
-        given = [name for name in ("kind", "tags") if fields.get(name) is not None]
-        if len(given) > 1:
-            self.fail("both 'kind' and 'tags' are given", "give one of them")
-        return self.text(fields[given[0]], given[0]) if given else ""
-
-    def field(self, fields: dict[str, Any], name: str) -> object:
-        if name not in fields:
-            self.fail(f"{name!r} is missing", f"add the field {name!r}")
-        return fields[name]
-
     def texts(self, fields: dict[str, Any], name: str) -> tuple[str, ...]:
-        values = self.field(fields, name)
+        values = fields[name]
         if not isinstance(values, list):
             self.fail(f"{name!r} is not a list", f"write {name!r} as a list of texts")
         if not values:
