@@ -7,7 +7,7 @@ from pathlib import Path
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers.inputs import Inputs, choose_sides, find_language, same_language
 from wholedoc.corpus.readers.lines import PairRow, group_rows, one_line
-from wholedoc.corpus.readers.markup import Characters, Closing, Opening, read_xml
+from wholedoc.corpus.readers.markup import Characters, Closing, Opening, Token, read_xml
 from wholedoc.errors import UserError
 
 # Types of <prop> and attributes of <tu> that name a document, without the x- of private types.
@@ -57,7 +57,7 @@ def _rows(inputs: Inputs, *, named: bool) -> Iterator[PairRow]:
     path = inputs.src
     src_language, trg_language = inputs.src_language, inputs.trg_language
     languages: set[str] = set()
-    for unit in _UnitReader(path).units():
+    for unit in _units(path):
         if bool(unit.document) != named:
             raise UserError(
                 f"this unit names {'no' if named else 'a'} document, unlike those before it",
@@ -90,59 +90,48 @@ def _rows(inputs: Inputs, *, named: bool) -> Iterator[PairRow]:
 
 
 def _first_unit(path: Path) -> _Unit:
-    unit = next(_UnitReader(path).units(), None)
+    unit = next(_units(path), None)
     if unit is None:
         raise UserError("no translation unit", where=str(path), fix="export the memory again")
     return unit
 
 
-class _UnitReader:
-    """Puts the tokens of one file together into translation units."""
+def _units(path: Path) -> Iterator[_Unit]:
+    """Puts the tokens of a file together into translation units."""
+    file_language = language = property_type = ""
+    unit = _Unit(0)
+    texts: list[str] = []
+    for token in _without_codes(read_xml(path)):
+        match token:
+            case Opening("header", attributes):
+                file_language = attributes.get("srclang", "").replace("*all*", "")
+            case Opening("tu", attributes, line):
+                named = (value for key, value in attributes.items() if _names_document(key))
+                unit = _Unit(line, next(named, ""), attributes.get("srclang", file_language))
+            case Opening("tuv", attributes):
+                language = attributes.get("xml:lang") or attributes.get("lang", "")
+            case Opening("seg" | "prop", attributes):
+                texts, property_type = [], attributes.get("type", "")
+            case Characters(text):
+                texts.append(text)
+            case Closing("prop") if _names_document(property_type):
+                unit.document = unit.document or one_line("".join(texts))
+            case Closing("seg"):
+                unit.segments.setdefault(language, one_line("".join(texts)))
+            case Closing("tu"):
+                yield unit
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._src_language = ""
-        self._unit = _Unit(0)
-        self._language = ""
-        self._property = ""
-        self._codes = 0  # how many elements deep inside formatting codes
-        self._text: list[str] = []
 
-    def units(self) -> Iterator[_Unit]:
-        """Yields the units of the file."""
-        for token in read_xml(self._path):
-            match token:
-                case Opening():
-                    self._open(token)
-                case Characters(text) if not self._codes:
-                    self._text.append(text)
-                case Closing("tu"):
-                    yield self._unit
-                case Closing(name):
-                    self._close(name)
-
-    def _open(self, tag: Opening) -> None:
-        if tag.name == "header":
-            self._src_language = tag.attributes.get("srclang", "").replace("*all*", "")
-        elif tag.name == "tu":
-            src_language = tag.attributes.get("srclang", self._src_language)
-            named = (value for key, value in tag.attributes.items() if _names_document(key))
-            self._unit = _Unit(tag.line, next(named, ""), src_language)
-        elif tag.name == "tuv":
-            self._language = tag.attributes.get("xml:lang") or tag.attributes.get("lang", "")
-        elif tag.name in ("seg", "prop"):
-            self._text = []
-            self._property = tag.attributes.get("type", "")
-        elif tag.name in _CODES:
-            self._codes += 1
-
-    def _close(self, name: str) -> None:
-        if name == "prop" and _names_document(self._property):
-            self._unit.document = self._unit.document or one_line("".join(self._text))
-        elif name == "seg":
-            self._unit.segments.setdefault(self._language, one_line("".join(self._text)))
-        elif name in _CODES:
-            self._codes -= 1
+def _without_codes(tokens: Iterator[Token]) -> Iterator[Token]:
+    depth = 0  # inside elements of formatting codes
+    for token in tokens:
+        if isinstance(token, Characters):
+            if not depth:
+                yield token
+        elif token.name in _CODES:
+            depth += 1 if isinstance(token, Opening) else -1
+        else:
+            yield token
 
 
 def _names_document(name: str) -> bool:
