@@ -6,9 +6,10 @@ Files are plain or gzipped UTF-8; every fault is named by file and line.
 import gzip
 import io
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -174,42 +175,37 @@ class NamedLines(NamedTuple):
     name: str
     lines: Iterator[str]
 
-    @classmethod
-    def of(cls, path: Path) -> "NamedLines":
-        """Names the lines of a file by its path."""
-        return cls(str(path), read_lines(path))
+
+LINES_FIX = "the files must be aligned line by line"
 
 
-def align_lines(
-    *streams: NamedLines, fix: str = "the files must be aligned line by line"
-) -> Iterator[tuple[str, ...]]:
+def align_files(*paths: Path, fix: str = LINES_FIX) -> Iterator[tuple[str, ...]]:
+    """Yields the lines of several files side by side; unequal lengths are an error."""
+    return align_lines(*(NamedLines(str(path), read_lines(path)) for path in paths), fix=fix)
+
+
+def align_lines(*streams: NamedLines, fix: str) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several streams side by side; unequal lengths are an error."""
     side_by_side = zip_longest(*(stream.lines for stream in streams), fillvalue=_END)
     try:
         for number, lines in enumerate(side_by_side, start=1):
             if _END in lines:
-                raise _unequal_lengths(streams, lines, number, fix)
+                counts = [
+                    (number - 1 if line == _END else number + sum(1 for _ in rest), name)
+                    for line, (name, rest) in zip(lines, streams, strict=True)
+                ]
+                least, shortest = min(counts, key=itemgetter(0))
+                most, longest = max(counts, key=itemgetter(0))
+                raise UserError(
+                    f"has {most} lines but {shortest} has {least}",
+                    where=f"{longest}:{number}",
+                    fix=fix,
+                )
             yield lines
     finally:  # a fault of one file leaves the others open
         for stream in streams:
             if isinstance(stream.lines, Generator):
                 stream.lines.close()
-
-
-def _unequal_lengths(
-    streams: Sequence[NamedLines], lines: tuple[str, ...], number: int, fix: str
-) -> UserError:
-    counts = [
-        number - 1 if line == _END else number + sum(1 for _ in stream.lines)
-        for stream, line in zip(streams, lines, strict=True)
-    ]
-    longest = counts.index(max(counts))
-    shortest = counts.index(min(counts))
-    return UserError(
-        f"has {counts[longest]} lines but {streams[shortest].name} has {counts[shortest]}",
-        where=f"{streams[longest].name}:{number}",
-        fix=fix,
-    )
 
 
 class PairRow(NamedTuple):
@@ -232,25 +228,21 @@ def group_rows(rows: Iterable[PairRow], path: Path) -> Iterator[Document]:
             pairs = []
         if not pairs:
             name = row.document
-            _check_new(row, first_lines, path)
+            where = f"{path}:{row.line}"
+            if not name:
+                fix = "name a document for each sentence"
+                raise UserError("no document id", where=where, fix=fix)
+            if name in first_lines:
+                raise UserError(
+                    f"document {name!r} comes back after another one "
+                    f"(it began on line {first_lines[name]})",
+                    where=where,
+                    fix="put the sentences of a document together",
+                )
             first_lines[name] = row.line
         pairs.append(SentencePair(row.src, row.trg))
     if pairs:
         yield Document(name, tuple(pairs))
-
-
-def _check_new(row: PairRow, first_lines: dict[str, int], path: Path) -> None:
-    if not row.document:
-        raise UserError(
-            "no document id", where=f"{path}:{row.line}", fix="name a document for each sentence"
-        )
-    if row.document in first_lines:
-        raise UserError(
-            f"document {row.document!r} comes back after another one "
-            f"(it began on line {first_lines[row.document]})",
-            where=f"{path}:{row.line}",
-            fix="put the sentences of a document together",
-        )
 
 
 class PlacedSentence(NamedTuple):
@@ -273,30 +265,21 @@ class Block:
         self.sentences[str(len(self.sentences) + 1)] = PlacedSentence(line, text)
 
 
-@dataclass(frozen=True)
-class Side:
-    """The blocks of one side and the file they come from."""
-
-    path: Path
-    blocks: Iterator[Block]
-
-
-def align_blocks(src: Side, trg: Side) -> Iterator[Document]:
+def align_blocks(
+    src_path: Path, trg_path: Path, src_blocks: Iterator[Block], trg_blocks: Iterator[Block]
+) -> Iterator[Document]:
     """Yields documents from two sides; what exists on one side only is an error."""
-    for src_block in src.blocks:
-        trg_block = next(trg.blocks, None)
-        if trg_block is None or trg_block.name != src_block.name:
-            raise _lonely_document(src_block, src.path, trg_block, trg.path)
-        _require_counterparts(src_block, src.path, trg_block, trg.path)
-        _require_counterparts(trg_block, trg.path, src_block, src.path)
-        pairs = tuple(
-            SentencePair(sentence.text, trg_block.sentences[key].text)
-            for key, sentence in src_block.sentences.items()
-        )
-        if pairs:
-            yield Document(src_block.name, pairs)
-    for trg_block in trg.blocks:
-        raise _lonely_document(trg_block, trg.path, None, src.path)
+    for src in src_blocks:
+        trg = next(trg_blocks, None)
+        if trg is None or trg.name != src.name:
+            raise _lonely_document(src, src_path, trg, trg_path)
+        _require_counterparts(src, src_path, trg, trg_path)
+        _require_counterparts(trg, trg_path, src, src_path)
+        if src.sentences:
+            texts = ((one.text, trg.sentences[key].text) for key, one in src.sentences.items())
+            yield Document(src.name, tuple(SentencePair(*pair) for pair in texts))
+    for trg in trg_blocks:
+        raise _lonely_document(trg, trg_path, None, src_path)
 
 
 def _require_counterparts(block: Block, path: Path, other: Block, other_path: Path) -> None:

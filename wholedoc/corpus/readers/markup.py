@@ -17,7 +17,6 @@ from wholedoc.corpus.readers.inputs import Beginning, Inputs, same_language
 from wholedoc.corpus.readers.lines import (
     Block,
     PlacedSentence,
-    Side,
     align_blocks,
     one_line,
     read_chunks,
@@ -142,7 +141,7 @@ _SETS = {"srcset": "src", "refset": "ref", "tstset": "hyp"}
 
 def is_evaluation_set(inputs: Inputs) -> bool:
     """Tells whether the files are evaluation sets."""
-    return all(_is_set(beginning) for beginning in (inputs.src_beginning, inputs.trg_beginning))
+    return all(_is_set(beginning) for beginning in inputs.beginnings)
 
 
 def _is_set(beginning: Beginning) -> bool:
@@ -158,10 +157,9 @@ def read_evaluation_set(inputs: Inputs) -> Iterator[Document]:
     """
     src_kinds = ("src",) if inputs.one_file else ("src", "ref", "hyp")
     trg_kinds = ("ref", "hyp") if inputs.one_file else ("ref", "hyp", "src")
-    return align_blocks(
-        Side(inputs.src, _blocks(inputs.src, src_kinds, inputs.src_language)),
-        Side(inputs.trg, _blocks(inputs.trg, trg_kinds, inputs.trg_language)),
-    )
+    src = _blocks(inputs.src, src_kinds, inputs.src_language)
+    trg = _blocks(inputs.trg, trg_kinds, inputs.trg_language)
+    return align_blocks(inputs.src, inputs.trg, src, trg)
 
 
 class _Version(NamedTuple):

@@ -30,34 +30,27 @@ class _Unit:
 
 
 def is_tmx(inputs: Inputs) -> bool:
+    """Tells whether the file is a translation memory."""
+    return inputs.one_file and inputs.beginnings[0].root == "tmx"
+
+
+def names_documents(inputs: Inputs) -> bool:
     """Tells whether the file is a translation memory whose units name documents."""
-    return _is_memory(inputs) and _first_unit(inputs.src).document != ""
-
-
-def is_plain_tmx(inputs: Inputs) -> bool:
-    """Tells whether the file is a translation memory whose units name no document."""
-    return _is_memory(inputs) and _first_unit(inputs.src).document == ""
-
-
-def _is_memory(inputs: Inputs) -> bool:
-    return inputs.one_file and inputs.src_beginning.root == "tmx"
+    return is_tmx(inputs) and _first_unit(inputs.src).document != ""
 
 
 def read_tmx(inputs: Inputs) -> Iterator[Document]:
-    """Yields runs of units that name the same document."""
-    return group_rows(_rows(inputs, named=True), inputs.src)
+    """Yields runs of units that name the same document; one document if they name none."""
+    return group_rows(_rows(inputs), inputs.src)
 
 
-def read_plain_tmx(inputs: Inputs) -> Iterator[Document]:
-    """Yields all units as one document."""
-    return group_rows(_rows(inputs, named=False), inputs.src)
-
-
-def _rows(inputs: Inputs, *, named: bool) -> Iterator[PairRow]:
+def _rows(inputs: Inputs) -> Iterator[PairRow]:
     path = inputs.src
     src_language, trg_language = inputs.src_language, inputs.trg_language
     languages: set[str] = set()
+    named: bool | None = None
     for unit in _units(path):
+        named = bool(unit.document) if named is None else named
         if bool(unit.document) != named:
             raise UserError(
                 f"this unit names {'no' if named else 'a'} document, unlike those before it",
