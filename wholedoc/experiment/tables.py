@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
-from wholedoc.corpus.filters import Filters
+from wholedoc.corpus.documents import Filters
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.corpus.statistics import measure_corpus
 from wholedoc.experiment import paper
