@@ -141,7 +141,7 @@ def synth(
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
     config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
-    summary = write_synth(directory, config, force=force).to_json()
+    summary = write_synth(directory, config, force=force)
     if as_json:
         print_json(summary)
     else:

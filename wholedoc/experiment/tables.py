@@ -17,7 +17,7 @@ from wholedoc.metrics.scores import DiscourseShares, Unknown, corpus_bleu
 from wholedoc.metrics.words import Splitter
 from wholedoc.rendering.charts import Chart, Figure, Series
 from wholedoc.rendering.tables import Cell, Row, Table, mark_best
-from wholedoc.synthetic import INFORMATION, KINDS
+from wholedoc.synthetic.bounds import INFORMATION, KINDS
 
 MEMORIES = ("src", "trg", "both")
 FUSIONS: dict[str, dict[str, SystemName]] = {

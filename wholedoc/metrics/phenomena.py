@@ -10,15 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wholedoc.errors import UserError
-from wholedoc.synthetic import (
-    INFORMATION,
-    KINDS,
-    Bound,
-    Information,
-    KeyItem,
-    Kind,
-    expect,
-)
+from wholedoc.synthetic.bounds import INFORMATION, KINDS, Bound, Information, KeyItem, Kind, expect
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
