@@ -11,7 +11,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -198,11 +198,8 @@ class SubwordVocabulary(Vocabulary):
             raise _training_error(str(error), size) from error
         vocabulary = cls(model.getvalue())
         if len(vocabulary) < size:
-            _logger.warning(
-                "the training text yields %d subwords, fewer than vocabulary.size = %d",
-                len(vocabulary),
-                size,
-            )
+            message = "the training text yields %d subwords, fewer than vocabulary.size = %d"
+            _logger.warning(message, len(vocabulary), size)
         return vocabulary
 
     def __len__(self) -> int:
@@ -280,19 +277,15 @@ def _training_lines(lines: Iterable[str]) -> list[str]:
     """Sample the lines to learn from; each different one is there once."""
     generator = Random(0)
     sample: list[str] = []
-    for number, line in enumerate(_cut(lines)):
+    texts = (_escape(line).translate(_RESERVED_IN_TRAINING) for line in lines)
+    width = _LONGEST_TRAINING_LINE
+    cut = (text[start : start + width] for text in texts for start in range(0, len(text), width))
+    for number, line in enumerate(cut):
         if number < _TRAINING_LINES:
             sample.append(line)
         elif (place := generator.randrange(number + 1)) < _TRAINING_LINES:
             sample[place] = line
     return list(dict.fromkeys(sample))
-
-
-def _cut(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        text = _escape(line).translate(_RESERVED_IN_TRAINING)
-        for start in range(0, len(text), _LONGEST_TRAINING_LINE):
-            yield text[start : start + _LONGEST_TRAINING_LINE]
 
 
 def _training_error(message: str, size: int) -> UserError:

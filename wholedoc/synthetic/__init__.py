@@ -71,28 +71,22 @@ def write_synth(directory: Path, config: SynthConfig, *, force: bool = False) ->
 
 def _claim(directory: Path, config: SynthConfig, *, force: bool) -> None:
     """Make sure that nothing is overwritten that cannot be made again by the same settings."""
-    if not directory.exists():
-        return
-    if not directory.is_dir():
+    if directory.exists() and not directory.is_dir():
         raise UserError("is not a directory", where=str(directory), fix="name another place")
-    if not any(directory.iterdir()):
+    if not directory.exists() or not any(directory.iterdir()):
         return
     try:
         summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         summary = None
     if not isinstance(summary, dict) or not str(summary.get("format")).startswith(_FORMAT):
-        raise UserError(
-            "holds files that are not an artificial corpus",
-            where=str(directory),
-            fix="name an empty or a new directory",
-        )
+        what = "holds files that are not an artificial corpus"
+        fix = "name an empty or a new directory"
+        raise UserError(what, where=str(directory), fix=fix)
     if not force and (summary["format"], summary.get("config")) != (FORMAT, asdict(config)):
-        raise UserError(
-            "holds an artificial corpus of other settings",
-            where=str(directory),
-            fix="name another directory, or add --force to overwrite it",
-        )
+        fix = "name another directory, or add --force to overwrite it"
+        what = "holds an artificial corpus of other settings"
+        raise UserError(what, where=str(directory), fix=fix)
 
 
 def make_contrasts(

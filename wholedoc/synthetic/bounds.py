@@ -138,20 +138,18 @@ def _pronoun_bound(pronoun: Lexeme, count: int, config: SynthConfig) -> Bound:
 def _sense_bound(word: Lexeme, words: Sequence[Lexeme]) -> Bound:
     """From the sentence alone: the most frequent sense; ``words`` are those of the document."""
 
-    def right(of: Lexeme) -> list[bool]:
+    def right(of: Lexeme) -> list[bool]:  # by topic
         guess = max(of.renderings, key=of.trg.count)
         return [form == guess for form in of.trg]
 
-    def share(topics: Sequence[bool]) -> float:
-        return sum(topics) / len(topics)
-
     here = right(word)
-    covariances = [
-        share([one and other for one, other in zip(here, there, strict=True)])
-        - share(here) * share(there)
-        for there in map(right, words)
-    ]
-    return Bound(word.trg[here.index(True)], share(here), sum(covariances))
+    topics = len(here)
+    accuracy = sum(here) / topics
+    covariance = 0.0
+    for there in map(right, words):
+        together = sum(one and other for one, other in zip(here, there, strict=True))
+        covariance += together / topics - accuracy * (sum(there) / topics)
+    return Bound(word.trg[here.index(True)], accuracy, covariance)
 
 
 def _style_bound(word: Lexeme, cues: Sequence[int], count: int, config: SynthConfig) -> Bound:

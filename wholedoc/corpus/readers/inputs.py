@@ -161,10 +161,9 @@ def choose_sides(codes: Sequence[str], src_language: str, trg_language: str) -> 
 
 def find_language(codes: Sequence[str], wanted: str) -> str:
     """Returns the code that names the wanted language, or an empty string."""
+    fitting = [code for code in codes if wanted and same_language(code, wanted)]
     # An exact match goes before a match of the language alone: pt-BR beside pt.
-    exact = (code for code in codes if wanted and code.lower() == wanted.lower())
-    near = (code for code in codes if wanted and same_language(code, wanted))
-    return next(exact, "") or next(near, "")
+    return min(fitting, key=lambda code: code.lower() != wanted.lower(), default="")
 
 
 # Content

@@ -120,18 +120,15 @@ def read_sgml(path: Path) -> Iterator[Token]:
             if tag.group(1):
                 yield Closing(name, line)
             else:
-                yield Opening(name, _attributes(tag.group(3)), line)
+                attributes = {
+                    key.lower(): html.unescape(double or single or bare)
+                    for key, double, single, bare in _ATTRIBUTE.findall(tag.group(3))
+                }
+                yield Opening(name, attributes, line)
         yield Characters(html.unescape(pending[position:]))
         pending = ""
     if pending:
         raise UserError("a tag is not closed", where=str(path), fix="repair the file")
-
-
-def _attributes(text: str) -> dict[str, str]:
-    return {
-        name.lower(): html.unescape(double or single or bare)
-        for name, double, single, bare in _ATTRIBUTE.findall(text)
-    }
 
 
 # Evaluation sets: the SGML of NIST, WMT and IWSLT, and the XML of WMT since 2021
@@ -141,13 +138,11 @@ _SETS = {"srcset": "src", "refset": "ref", "tstset": "hyp"}
 
 def is_evaluation_set(inputs: Inputs) -> bool:
     """Tells whether the files are evaluation sets."""
-    return all(_is_set(beginning) for beginning in inputs.beginnings)
-
-
-def _is_set(beginning: Beginning) -> bool:
-    if beginning.root in ("mteval", "dataset", *_SETS):
-        return True
-    return beginning.root == "doc" and beginning.has_tag("seg")
+    return all(
+        beginning.root in ("mteval", "dataset", *_SETS)
+        or (beginning.root == "doc" and beginning.has_tag("seg"))
+        for beginning in inputs.beginnings
+    )
 
 
 def read_evaluation_set(inputs: Inputs) -> Iterator[Document]:

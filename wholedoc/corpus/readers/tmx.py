@@ -36,7 +36,12 @@ def is_tmx(inputs: Inputs) -> bool:
 
 def names_documents(inputs: Inputs) -> bool:
     """Tells whether the file is a translation memory whose units name documents."""
-    return is_tmx(inputs) and _first_unit(inputs.src).document != ""
+    if not is_tmx(inputs):
+        return False
+    unit = next(_units(inputs.src), None)
+    if unit is None:
+        raise UserError("no translation unit", where=str(inputs.src), fix="export the memory again")
+    return unit.document != ""
 
 
 def read_tmx(inputs: Inputs) -> Iterator[Document]:
@@ -80,13 +85,6 @@ def _rows(inputs: Inputs) -> Iterator[PairRow]:
                 where=str(path),
                 fix="name the languages as the file does",
             )
-
-
-def _first_unit(path: Path) -> _Unit:
-    unit = next(_units(path), None)
-    if unit is None:
-        raise UserError("no translation unit", where=str(path), fix="export the memory again")
-    return unit
 
 
 def _units(path: Path) -> Iterator[_Unit]:
