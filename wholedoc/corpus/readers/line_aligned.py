@@ -111,11 +111,9 @@ def number_rows(pairs: Iterable[tuple[str, ...]], doc: Path) -> Iterator[PairRow
         document += number in starts[document : document + 1]
         yield PairRow(number, str(document), src, trg)
     if document < len(starts):
-        raise UserError(
-            f"a document starts on line {starts[document]}, but the last line is {number}",
-            where=f"{doc}:{document + 1}",
-            fix="check that the doc file belongs to this text",
-        )
+        what = f"a document starts on line {starts[document]}, but the last line is {number}"
+        fix = "check that the doc file belongs to this text"
+        raise UserError(what, where=f"{doc}:{document + 1}", fix=fix)
 
 
 def _doc_file(inputs: Inputs) -> Path:
@@ -172,11 +170,9 @@ def split_documents(
         if boundary != is_boundary(trg):
             with_boundary, without = (src_path, trg_path) if boundary else (trg_path, src_path)
             kind = (src if boundary else trg).strip() or "an empty line"
-            raise UserError(
-                f"a document boundary ({kind}) that {without}:{line} does not have",
-                where=f"{with_boundary}:{line}",
-                fix="put it on the same line of both sides, or give the boundaries as a doc file",
-            )
+            what = f"a document boundary ({kind}) that {without}:{line} does not have"
+            fix = "put it on the same line of both sides, or give the boundaries as a doc file"
+            raise UserError(what, where=f"{with_boundary}:{line}", fix=fix)
         if not boundary:
             pairs.append(SentencePair(src, trg))
         elif pairs:
@@ -299,11 +295,9 @@ def read_folders(inputs: Inputs) -> Iterator[Document]:
     """
     for name, src, trg in _pair_files(inputs):
         if Beginning(read_head(src)).is_markup:
-            raise UserError(
-                "markup in a folder of plain documents",
-                where=str(src),
-                fix="give plain text, one sentence per line, or Europarl files only",
-            )
+            what = "markup in a folder of plain documents"
+            fix = "give plain text, one sentence per line, or Europarl files only"
+            raise UserError(what, where=str(src), fix=fix)
         if both_have_empty_lines(src, trg):
             paragraphs = split_documents(src, trg, is_empty)
             yield Document(name, tuple(pair for paragraph in paragraphs for pair in paragraph))
@@ -324,11 +318,8 @@ def _pair_files(inputs: Inputs) -> list[tuple[str, Path, Path]]:
         trg_files = _strip_language(trg_files, inputs.trg_language)
     for name in sorted(src_files.keys() ^ trg_files.keys()):
         lonely, other = (src_files, inputs.trg) if name in src_files else (trg_files, inputs.src)
-        raise UserError(
-            f"no file of this name in {other}",
-            where=str(lonely[name]),
-            fix="give the two files of a document the same name, up to the language at the end",
-        )
+        fix = "give the two files of a document the same name, up to the language at the end"
+        raise UserError(f"no file of this name in {other}", where=str(lonely[name]), fix=fix)
     return [(name, src_files[name], trg_files[name]) for name in sorted(src_files)]
 
 
@@ -351,10 +342,8 @@ def _strip_language(files: dict[str, Path], language: str) -> dict[str, Path]:
     for name, path in files.items():
         short = re.sub(rf"[._-]{code}$", "", name)
         if short in stripped:
-            raise UserError(
-                f"cannot be told from {stripped[short].name}",
-                where=str(path),
-                fix="give the two files of a document the same name",
-            )
+            what = f"cannot be told from {stripped[short].name}"
+            fix = "give the two files of a document the same name"
+            raise UserError(what, where=str(path), fix=fix)
         stripped[short] = path
     return stripped

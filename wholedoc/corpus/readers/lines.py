@@ -124,17 +124,13 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as fault:
-                raise UserError(
-                    f"invalid UTF-8 at byte offset {offset + fault.start}",
-                    where=f"{name}:{number}",
-                    fix="convert the file to UTF-8",
-                ) from fault
+                what = f"invalid UTF-8 at byte offset {offset + fault.start}"
+                fix = "convert the file to UTF-8"
+                raise UserError(what, where=f"{name}:{number}", fix=fix) from fault
             if "\0" in line:
-                raise UserError(
-                    f"a NUL byte at byte offset {offset + raw.index(0)}",
-                    where=f"{name}:{number}",
-                    fix="this is no UTF-8 text: convert it (from UTF-16?) or remove the byte",
-                )
+                what = f"a NUL byte at byte offset {offset + raw.index(0)}"
+                fix = "this is no UTF-8 text: convert it (from UTF-16?) or remove the byte"
+                raise UserError(what, where=f"{name}:{number}", fix=fix)
             if number == 1:
                 line = line.removeprefix(BYTE_ORDER_MARK)
             offset += len(raw)
@@ -153,15 +149,13 @@ def one_line(text: str) -> str:
 def _refuse_binary(start: bytes, name: str) -> None:
     for magic, kind in BINARY_MAGIC:
         if start.startswith(magic):
-            raise UserError(
-                f"this is {kind}", where=name, fix="give plain or gzipped text in UTF-8"
-            )
+            fix = "give plain or gzipped text in UTF-8"
+            raise UserError(f"this is {kind}", where=name, fix=fix)
 
 
 def _gzip_error(where: str, fault: Exception) -> UserError:
-    return UserError(
-        f"the gzip data is cut off or damaged ({fault})", where=where, fix="fetch the file again"
-    )
+    what = f"the gzip data is cut off or damaged ({fault})"
+    return UserError(what, where=where, fix="fetch the file again")
 
 
 # Putting two sides together
@@ -196,11 +190,8 @@ def align_lines(*streams: NamedLines, fix: str) -> Iterator[tuple[str, ...]]:
                 ]
                 least, shortest = min(counts, key=itemgetter(0))
                 most, longest = max(counts, key=itemgetter(0))
-                raise UserError(
-                    f"has {most} lines but {shortest} has {least}",
-                    where=f"{longest}:{number}",
-                    fix=fix,
-                )
+                what = f"has {most} lines but {shortest} has {least}"
+                raise UserError(what, where=f"{longest}:{number}", fix=fix)
             yield lines
     finally:  # a fault of one file leaves the others open
         for stream in streams:
@@ -233,12 +224,10 @@ def group_rows(rows: Iterable[PairRow], path: Path) -> Iterator[Document]:
                 fix = "name a document for each sentence"
                 raise UserError("no document id", where=where, fix=fix)
             if name in first_lines:
-                raise UserError(
-                    f"document {name!r} comes back after another one "
-                    f"(it began on line {first_lines[name]})",
-                    where=where,
-                    fix="put the sentences of a document together",
-                )
+                began = f"it began on line {first_lines[name]}"
+                what = f"document {name!r} comes back after another one ({began})"
+                fix = "put the sentences of a document together"
+                raise UserError(what, where=where, fix=fix)
             first_lines[name] = row.line
         pairs.append(SentencePair(row.src, row.trg))
     if pairs:
@@ -285,17 +274,13 @@ def align_blocks(
 def _require_counterparts(block: Block, path: Path, other: Block, other_path: Path) -> None:
     for key, sentence in block.sentences.items():
         if key not in other.sentences:
-            raise UserError(
-                f"sentence {key} of document {block.name!r} has no counterpart in {other_path}",
-                where=f"{path}:{sentence.line}",
-                fix="align the two sides sentence by sentence",
-            )
+            what = f"sentence {key} of document {block.name!r} has no counterpart in {other_path}"
+            fix = "align the two sides sentence by sentence"
+            raise UserError(what, where=f"{path}:{sentence.line}", fix=fix)
 
 
 def _lonely_document(block: Block, path: Path, other: Block | None, other_path: Path) -> UserError:
     found = f"{other_path}:{other.line} has {other.name!r}" if other else f"{other_path} has ended"
-    return UserError(
-        f"document {block.name!r} has no counterpart: {found}",
-        where=f"{path}:{block.line}",
-        fix="both sides need the same documents in the same order",
-    )
+    what = f"document {block.name!r} has no counterpart: {found}"
+    fix = "both sides need the same documents in the same order"
+    return UserError(what, where=f"{path}:{block.line}", fix=fix)

@@ -61,11 +61,8 @@ def read_xml(path: Path) -> Iterator[Token]:
                 yield tokens.popleft()
         parser.Parse(b"", True)
     except expat.ExpatError as fault:
-        raise UserError(
-            f"malformed XML ({expat.ErrorString(fault.code)})",
-            where=f"{path}:{fault.lineno}",
-            fix="repair the file",
-        ) from fault
+        what = f"malformed XML ({expat.ErrorString(fault.code)})"
+        raise _malformed(what, path, fault.lineno) from fault
     yield from tokens
 
 

@@ -57,34 +57,27 @@ def _rows(inputs: Inputs) -> Iterator[PairRow]:
     for unit in _units(path):
         named = bool(unit.document) if named is None else named
         if bool(unit.document) != named:
-            raise UserError(
-                f"this unit names {'no' if named else 'a'} document, unlike those before it",
-                where=f"{path}:{unit.line}",
-                fix="name the document of every unit or of none",
-            )
+            what = f"this unit names {'no' if named else 'a'} document, unlike those before it"
+            fix = "name the document of every unit or of none"
+            raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
         languages.update(unit.segments)
         if not src_language and not same_language(unit.src_language, trg_language):
             src_language = unit.src_language
         src, trg = choose_sides(list(unit.segments), src_language, trg_language)
         if len(unit.segments) > 2 and not (src_language and trg_language):
-            raise UserError(
-                f"units in {len(unit.segments)} languages ({', '.join(unit.segments)})",
-                where=f"{path}:{unit.line}",
-                fix="say which is the source language and which the target language",
-            )
+            what = f"units in {len(unit.segments)} languages ({', '.join(unit.segments)})"
+            fix = "say which is the source language and which the target language"
+            raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
         if src and trg:  # from here on, a unit without one of the two lacks a translation
             src_language, trg_language = src_language or src, trg_language or trg
         texts = {"": "", **unit.segments}
         yield PairRow(unit.line, unit.document or "1", texts[src], texts[trg])
     for wanted in (src_language, trg_language):
         if not find_language(sorted(languages), wanted):
-            raise UserError(
-                f"no unit in the language {wanted!r}, only {', '.join(sorted(languages))}"
-                if wanted
-                else f"only one language, {', '.join(sorted(languages))}",
-                where=str(path),
-                fix="name the languages as the file does",
-            )
+            listed = ", ".join(sorted(languages))
+            missing = f"no unit in the language {wanted!r}, only {listed}"
+            what = missing if wanted else f"only one language, {listed}"
+            raise UserError(what, where=str(path), fix="name the languages as the file does")
 
 
 def _units(path: Path) -> Iterator[_Unit]:
