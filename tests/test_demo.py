@@ -16,7 +16,8 @@ from wholedoc.app.demo_report import _marked, print_tour, write_report
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.metrics.phenomena import measure
 from wholedoc.metrics.scores import Score
-from wholedoc.synthetic import INFORMATION, Bound, KeyItem, SynthConfig
+from wholedoc.synthetic import SynthConfig
+from wholedoc.synthetic.bounds import INFORMATION, Bound, KeyItem
 
 # Smaller than by default, in every way that makes a document dearer and teaches nothing more.
 SYNTH = SynthConfig(

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wholedoc.corpus.documents import Document, SentencePair
-from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
+from wholedoc.corpus.documents import (
+    Document,
+    FilterCounts,
+    Filters,
+    SentencePair,
+    filter_documents,
+)
 
 
 def document(*pairs: tuple[str, str]) -> Document:

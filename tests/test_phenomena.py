@@ -9,15 +9,8 @@ import pytest
 
 from wholedoc.errors import UserError
 from wholedoc.metrics.phenomena import measure, read_key
-from wholedoc.synthetic import (
-    INFORMATION,
-    KINDS,
-    Bound,
-    KeyItem,
-    Kind,
-    SynthConfig,
-    write_synth,
-)
+from wholedoc.synthetic import SynthConfig, write_synth
+from wholedoc.synthetic.bounds import INFORMATION, KINDS, Bound, KeyItem, Kind
 
 SURE = {"accuracy": 1.0, "variance": 0.0}
 
@@ -106,18 +99,18 @@ def test_translations_of_another_corpus_are_refused(count: int) -> None:
 
 def test_written_corpus(tmp_path: Path) -> None:
     """Reference: all right. Guesses put in its place: as good as the summary's best translator."""
-    summary = write_synth(tmp_path, SynthConfig(train=1, dev=1, test=60)).splits["test"]
+    summary = write_synth(tmp_path, SynthConfig(train=1, dev=1, test=60))["splits"]["test"]
     key = read_key(tmp_path / "test.key.jsonl")
     reference = (tmp_path / "test.trg").read_text(encoding="utf-8").splitlines()
     measured = measure(key, reference)
     for kind in KINDS:
-        assert measured.kinds[kind].right == summary.kinds[kind].items
+        assert measured.kinds[kind].right == summary["kinds"][kind]["items"]
         assert measured.kinds[kind].unrendered == 0
         for information in INFORMATION:
             best = measured.kinds[kind].best[information]
-            bound = summary.kinds[kind].bounds[information]
-            assert (best.accuracy, best.deviation) == (bound.accuracy, bound.deviation)
-            assert abs(best.realised - bound.accuracy) <= 4 * bound.deviation
+            bound = summary["kinds"][kind]["bounds"][information]
+            assert (best.accuracy, best.deviation) == (bound["accuracy"], bound["deviation"])
+            assert abs(best.realised - bound["accuracy"]) <= 4 * bound["deviation"]
     assert measured.kinds["name"].consistency == 1
     assert measured.kinds["name"].best["source"].consistency == 1
     for information in INFORMATION:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wholedoc.config import CorpusFiles
-from wholedoc.corpus.filters import FilterCounts, Filters
+from wholedoc.corpus.documents import FilterCounts, Filters
 from wholedoc.corpus.readers import Corpus, read_corpus
 from wholedoc.corpus.statistics import measure_corpus
 

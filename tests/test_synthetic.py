@@ -19,6 +19,7 @@ from wholedoc.corpus.vocabulary import WordVocabulary
 from wholedoc.errors import UserError
 from wholedoc.metrics.phenomena import read_key
 from wholedoc.metrics.scoring import read_contrastive
+from wholedoc.synthetic import FORMAT, SPLITS, make_contrasts, write_synth
 from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, expect, make_key
 from wholedoc.synthetic.documents import (
     Clause,
@@ -31,7 +32,6 @@ from wholedoc.synthetic.documents import (
     split_words,
 )
 from wholedoc.synthetic.language import Language, Lexeme, SynthConfig, build_language
-from wholedoc.synthetic.writing import FORMAT, SPLITS, make_contrasts, write_synth
 
 CONFIG = SynthConfig()
 LANGUAGE = build_language(CONFIG)
@@ -42,7 +42,7 @@ def draw(count: int, config: SynthConfig = CONFIG) -> list[tuple[SynthDocument, 
     language = build_language(config)
     rng = Random("tests")
     documents = [draw_document(f"d{n}", language, config, rng) for n in range(count)]
-    return [(document, make_key(document, 0, 99, language, config)) for document in documents]
+    return [(document, make_key(document, 0, 99, config)) for document in documents]
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_items_stand_where_they_may(seed: int, far: int, spare: int, density: fl
     )
     language = build_language(config)
     document = draw_document("d", language, config, Random(seed))
-    key = make_key(document, 100, 200, language, config)
+    key = make_key(document, 100, 200, config)
     tellings = {s.tells: t for t, s in enumerate(document.plan) if isinstance(s, Telling)}
     assert sorted(tellings) == ["gender", "topic"]
     assert sum(isinstance(s, Telling) for s in document.plan) == 2
@@ -411,17 +411,17 @@ def test_files_are_complete_and_agree(tmp_path: Path) -> None:
         *contrastive,
         "summary.json",
     }
-    assert json.loads(files["summary.json"]) == json.loads(json.dumps(summary.to_json()))
+    assert json.loads(files["summary.json"]) == summary
     for split, count in zip(SPLITS, (8, 3, 4), strict=True):
         src, trg, doc = (files[f"{split}.{e}"].decode().splitlines() for e in endings[:3])
-        assert len(src) == len(trg) == len(doc) == summary.splits[split].sentences
-        assert len(set(doc)) == count == summary.splits[split].documents
+        assert len(src) == len(trg) == len(doc) == summary["splits"][split]["sentences"]
+        assert len(set(doc)) == count == summary["splits"][split]["documents"]
         assert doc == sorted(doc)
-        assert sum(len(split_words(line)) for line in trg) == summary.splits[split].trg_words
+        assert sum(len(split_words(line)) for line in trg) == summary["splits"][split]["trg_words"]
         key = [json.loads(line) for line in files[f"{split}.key.jsonl"].splitlines()]
         kinds = Counter(item["kind"] for item in key)
         for kind in KINDS:
-            assert summary.splits[split].kinds[kind].items == kinds[kind]
+            assert summary["splits"][split]["kinds"][kind]["items"] == kinds[kind]
         for item in key:
             assert doc[item["line"]] == item["document"]
             assert doc.index(item["document"]) == item["line"] - item["sentence"]
@@ -594,7 +594,7 @@ def test_documented_sample_is_what_the_defaults_give() -> None:
     assert f"`{sample.name}`" in text
     for t, pair in enumerate(sample.pairs):
         assert f"| {t} | {pair.src} | {pair.trg} |" in text
-    for item in make_key(sample, 0, 99, LANGUAGE, CONFIG):
+    for item in make_key(sample, 0, 99, CONFIG):
         guesses = [
             f"{bound.guess} {bound.accuracy:.3f}".replace("1.000", "1")
             for bound in item.bounds.values()
@@ -602,7 +602,7 @@ def test_documented_sample_is_what_the_defaults_give() -> None:
         others = ", ".join(item.alternatives)
         row = [str(item.sentence), item.kind, item.word, item.expected, others, *guesses]
         assert f"| {' | '.join(row)} |" in text
-    key = [item for d in documents for item in make_key(d, 0, 99, LANGUAGE, CONFIG)]
+    key = [item for d in documents for item in make_key(d, 0, 99, CONFIG)]
     for kind in KINDS:
         items = [item for item in key if item.kind == kind]
         row = [kind, str(len(items))]

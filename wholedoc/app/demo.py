@@ -18,7 +18,9 @@ from wholedoc.decoding.translator import Translator
 from wholedoc.metrics.phenomena import Phenomena, measure, read_key
 from wholedoc.metrics.scores import Score, corpus_bleu
 from wholedoc.progress import say
-from wholedoc.synthetic import KINDS, KeyItem, SynthConfig, build_language, write_synth
+from wholedoc.synthetic import SynthConfig, write_synth
+from wholedoc.synthetic.bounds import KINDS, KeyItem
+from wholedoc.synthetic.language import build_language
 from wholedoc.training.stages import train
 
 SYSTEMS = {

@@ -11,7 +11,7 @@ from rich.text import Text
 from wholedoc.app.demo import DemoMeasures, DemoSystem, Tour
 from wholedoc.files import write_atomically
 from wholedoc.rendering.page import escape, make_page, make_table
-from wholedoc.synthetic import KINDS, Information, KeyItem
+from wholedoc.synthetic.bounds import KINDS, Information, KeyItem
 
 _LABELS = {"pronoun": "pronouns", "topic": "topic words", "name": "names"}
 _BOUNDS: dict[Information, str] = {

@@ -12,7 +12,7 @@ from wholedoc.errors import UserError
 from wholedoc.synthetic import SynthConfig, write_synth
 
 if TYPE_CHECKING:
-    from wholedoc.corpus.filters import FilterCounts
+    from wholedoc.corpus.documents import FilterCounts
     from wholedoc.corpus.statistics import Statistics
 
 SrcOption = Annotated[str, typer.Option("--src", help="Source side, or the file of both sides.")]
@@ -95,7 +95,7 @@ def _named_corpora(paths: list[str]) -> dict[str, DataConfig]:
 
 
 def _measure_training_set(data: DataConfig) -> "Statistics":
-    from wholedoc.corpus.filters import Filters
+    from wholedoc.corpus.documents import Filters
     from wholedoc.corpus.readers import read_corpus
     from wholedoc.corpus.statistics import measure_corpus
 
@@ -141,7 +141,7 @@ def synth(
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
     config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
-    summary = write_synth(directory, config, force=force).to_json()
+    summary = write_synth(directory, config, force=force)
     if as_json:
         print_json(summary)
     else:

@@ -1,7 +1,11 @@
-"""The values that every reader makes and everything later takes: a document of sentence pairs."""
+"""Documents of sentence pairs, which every reader makes and everything later takes, and filters.
+
+Filters leave unusable pairs and documents out and count what they leave out: very short documents
+and missing translations go, as in the paper; length limits are optional.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 Part = TypeVar("Part")
@@ -43,3 +47,65 @@ def group_documents(parts: Iterable[Part], size: Callable[[Part], int]) -> Itera
             group, sentences = [], 0
     if group:
         yield group
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What is kept. A pair with an empty side is never kept: it has no translation."""
+
+    min_sentences: int = 1
+    """Documents with fewer pairs, after the filters on pairs, are left out."""
+    max_words: int = 0
+    """Pairs with more words on either side are left out; 0 keeps all."""
+    max_ratio: float = 0.0
+    """Pairs with a side more than this many times as long as the other are left out; 0: none."""
+
+
+@dataclass(slots=True)
+class FilterCounts:
+    """How much was left out, by reason: pairs, then documents."""
+
+    missing_translations: int = 0
+    """Pairs with nothing on one side."""
+    long_sentences: int = 0
+    """Pairs with more than ``max_words`` words on a side."""
+    uneven_lengths: int = 0
+    """Pairs whose lengths differ by more than ``max_ratio``."""
+    emptied_documents: int = 0
+    """Documents without a pair left."""
+    short_documents: int = 0
+    """Documents with pairs, but fewer than ``min_sentences``."""
+
+    def __str__(self) -> str:
+        """In words, such as ``3 long sentences, 1 short documents``; ``nothing`` if so."""
+        reasons = [f"{n:,} {name.replace('_', ' ')}" for name, n in asdict(self).items() if n]
+        return ", ".join(reasons) or "nothing"
+
+
+def filter_documents(
+    documents: Iterable[Document], filters: Filters, counts: FilterCounts
+) -> Iterator[Document]:
+    """Yields the documents without the pairs that are filtered out; adds to ``counts``."""
+    for document in documents:
+        pairs = tuple(pair for pair in document if _keeps(pair, filters, counts))
+        if not pairs:
+            counts.emptied_documents += 1
+        elif len(pairs) < filters.min_sentences:
+            counts.short_documents += 1
+        else:
+            yield Document(document.name, pairs)
+
+
+def _keeps(pair: SentencePair, filters: Filters, counts: FilterCounts) -> bool:
+    src_words, trg_words = len(pair.src.split()), len(pair.trg.split())
+    shorter, longer = min(src_words, trg_words), max(src_words, trg_words)
+    if shorter == 0:
+        counts.missing_translations += 1
+        return False
+    if filters.max_words and longer > filters.max_words:
+        counts.long_sentences += 1
+        return False
+    if filters.max_ratio and longer > filters.max_ratio * shorter:
+        counts.uneven_lengths += 1
+        return False
+    return True

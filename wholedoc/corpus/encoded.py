@@ -44,8 +44,8 @@ class EncodedCorpus:
     def __init__(self, directory: Path, src_type: str, trg_type: str) -> None:
         self._src_ids = _map(directory / "src.ids", np.dtype(src_type))
         self._trg_ids = _map(directory / "trg.ids", np.dtype(trg_type))
-        self._src_offsets = _map(directory / "src.offsets", _INDEX)
-        self._trg_offsets = _map(directory / "trg.offsets", _INDEX)
+        self._src_offsets: npt.NDArray[np.int64] = _map(directory / "src.offsets", _INDEX)
+        self._trg_offsets: npt.NDArray[np.int64] = _map(directory / "trg.offsets", _INDEX)
         self._starts = _map(directory / "documents.starts", _INDEX)
 
     @classmethod
@@ -84,12 +84,12 @@ class EncodedCorpus:
     @cached_property
     def src_lengths(self) -> Lengths:
         """Length of each source sentence, EOS included."""
-        return _lengths(self._src_offsets)
+        return np.diff(self._src_offsets).astype(np.int32)
 
     @cached_property
     def trg_lengths(self) -> Lengths:
         """Length of each target sentence, EOS included."""
-        return _lengths(self._trg_offsets)
+        return np.diff(self._trg_offsets).astype(np.int32)
 
     def src(self, t: int) -> Ids:
         """View source sentence ``t``: x_1 … x_I EOS."""
@@ -123,14 +123,17 @@ def encode_corpus(
     types = {"src": _id_type(src_vocabulary), "trg": _id_type(trg_vocabulary)}
     with ExitStack() as stack:
         files = {name: stack.enter_context((directory / name).open("wb")) for name in _FILES}
-        src = _SideWriter(files["src.ids"], files["src.offsets"], types["src"])
-        trg = _SideWriter(files["trg.ids"], files["trg.offsets"], types["trg"])
+        for side in _SIDES:
+            _write_index(files[f"{side}.offsets"], 0)
         sentences = 0
         _write_index(files["documents.starts"], sentences)
         for document in documents:
             for pair in document:
-                src.write(src_vocabulary.encode(pair.src))
-                trg.write(trg_vocabulary.encode(pair.trg))
+                ids = src_vocabulary.encode(pair.src), trg_vocabulary.encode(pair.trg)
+                for side, sentence in zip(_SIDES, ids, strict=True):
+                    file = files[f"{side}.ids"]
+                    file.write(np.array([*sentence, EOS], dtype=types[side]).tobytes())
+                    _write_index(files[f"{side}.offsets"], file.tell() // types[side].itemsize)
             sentences += len(document)
             _write_index(files["documents.starts"], sentences)
     if not sentences:
@@ -146,30 +149,8 @@ def encode_corpus(
     return EncodedCorpus(directory, types["src"].str, types["trg"].str)
 
 
-class _SideWriter:
-    """Appends the sentences of one side."""
-
-    def __init__(self, ids: BinaryIO, offsets: BinaryIO, id_type: np.dtype[Any]) -> None:
-        self._ids = ids
-        self._offsets = offsets
-        self._type = id_type
-        self._end = 0
-        _write_index(offsets, 0)
-
-    def write(self, ids: list[int]) -> None:
-        sentence = np.array([*ids, EOS], dtype=self._type)
-        self._ids.write(sentence.tobytes())
-        self._end += len(sentence)
-        _write_index(self._offsets, self._end)
-
-
 def _write_index(file: BinaryIO, value: int) -> None:
     file.write(value.to_bytes(_INDEX.itemsize, "little"))
-
-
-def _lengths(offsets: npt.NDArray[np.int64]) -> Lengths:
-    lengths: Lengths = np.diff(np.asarray(offsets)).astype(np.int32)
-    return lengths
 
 
 def _id_type(vocabulary: Vocabulary) -> np.dtype[Any]:

@@ -1,8 +1,9 @@
 """The size of a corpus: the columns of the paper's Table 1."""
 
+from collections import Counter
 from dataclasses import dataclass
 
-from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
+from wholedoc.corpus.documents import FilterCounts, Filters, filter_documents
 from wholedoc.corpus.readers import Corpus
 
 
@@ -27,27 +28,24 @@ class Statistics:
 
 def measure_corpus(corpus: Corpus, filters: Filters | None = None) -> Statistics:
     """Counts documents, sentences, words and different words in one pass over a corpus."""
-    documents = sentences = src_words = trg_words = 0
-    src_vocabulary: set[str] = set()
-    trg_vocabulary: set[str] = set()
+    documents = sentences = 0
+    src_words: Counter[str] = Counter()
+    trg_words: Counter[str] = Counter()
     counts = FilterCounts()
     for document in filter_documents(corpus, filters or Filters(), counts):
         documents += 1
         sentences += len(document)
         for pair in document:
-            src, trg = pair.src.split(), pair.trg.split()
-            src_words += len(src)
-            trg_words += len(trg)
-            src_vocabulary.update(src)
-            trg_vocabulary.update(trg)
+            src_words.update(pair.src.split())
+            trg_words.update(pair.trg.split())
     return Statistics(
         documents=documents,
         sentences=sentences,
         sentences_per_document=sentences / documents if documents else 0.0,
-        src_words=src_words,
-        trg_words=trg_words,
-        src_vocabulary=len(src_vocabulary),
-        trg_vocabulary=len(trg_vocabulary),
+        src_words=src_words.total(),
+        trg_words=trg_words.total(),
+        src_vocabulary=len(src_words),
+        trg_vocabulary=len(trg_words),
         boundaries=corpus.boundaries,
         filtered=counts,
     )

@@ -11,10 +11,11 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Literal, Self, final
+from typing import Self, final
 
 import sentencepiece
 from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -59,12 +60,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def save(self, path: Path) -> None:
-        """Write the vocabulary to one file."""
-
-    @classmethod
-    @abstractmethod
-    def load(cls, path: Path) -> Self:
-        """Read what ``save`` wrote."""
+        """Write the vocabulary to one file, for ``load_vocabulary``."""
 
 
 @final
@@ -122,15 +118,6 @@ class WordVocabulary(Vocabulary):
         """Write language and words as JSON, one word per line."""
         content = {"kind": "word", "language": self.language, "words": self.words}
         write_atomically(path, json.dumps(content, ensure_ascii=False, indent=0))
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what ``save`` wrote."""
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return cls(content["words"], content["language"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise _not_a_vocabulary(path) from error
 
 
 # Sentencepiece writes a space as U+2581, so that character itself has to go in disguise for the
@@ -211,11 +198,8 @@ class SubwordVocabulary(Vocabulary):
             raise _training_error(str(error), size) from error
         vocabulary = cls(model.getvalue())
         if len(vocabulary) < size:
-            _logger.warning(
-                "the training text yields %d subwords, fewer than vocabulary.size = %d",
-                len(vocabulary),
-                size,
-            )
+            message = "the training text yields %d subwords, fewer than vocabulary.size = %d"
+            _logger.warning(message, len(vocabulary), size)
         return vocabulary
 
     def __len__(self) -> int:
@@ -243,31 +227,26 @@ class SubwordVocabulary(Vocabulary):
         """Write the sentencepiece model."""
         write_atomically(path, self._model)
 
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what ``save`` wrote."""
-        try:
-            return cls(path.read_bytes())
-        except RuntimeError as error:
-            raise _not_a_vocabulary(path) from error
-
 
 def load_vocabulary(path: Path) -> Vocabulary:
     """Read a vocabulary of either kind, told apart by its content."""
     if not path.is_file():
         raise UserError("no such vocabulary file", where=str(path), fix="check the run directory")
-    with path.open("rb") as file:
-        start = file.read(1)
-    if not start:
-        raise _not_a_vocabulary(path)
-    return WordVocabulary.load(path) if start == b"{" else SubwordVocabulary.load(path)
+    content = path.read_bytes()
+    try:
+        if content.startswith(b"{"):
+            saved = json.loads(content)
+            return WordVocabulary(saved["words"], saved["language"])
+        if not content:
+            raise ValueError("the file is empty")
+        return SubwordVocabulary(content)
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        fix = "restore the file or train again"
+        raise UserError("not a vocabulary", where=str(path), fix=fix) from error
 
 
 def build_vocabularies(
-    documents: Iterable[Document],
-    config: VocabularyConfig,
-    src_language: str,
-    trg_language: str,
+    documents: Iterable[Document], config: VocabularyConfig, src_language: str, trg_language: str
 ) -> tuple[Vocabulary, Vocabulary]:
     """Learn the source and the target vocabulary from the training ``documents``.
 
@@ -275,52 +254,33 @@ def build_vocabularies(
     vocabulary returned twice, or one list of words with the tokenisation of either language.
     ``documents`` is read twice.
     """
+    src = (pair.src for document in documents for pair in document)
+    trg = (pair.trg for document in documents for pair in document)
     if config.kind == "word":
-        return _build_word_vocabularies(documents, config, src_language, trg_language)
+        src_counts, trg_counts = _count_words(src, src_language), _count_words(trg, trg_language)
+        if config.shared:
+            src_counts = trg_counts = src_counts + trg_counts
+        src_words = WordVocabulary.train(src_counts, config, src_language)
+        return src_words, WordVocabulary.train(trg_counts, config, trg_language)
     if config.shared:
-        lines = (line for side in _SIDES for line in _lines(documents, side))
-        joint = SubwordVocabulary.train(lines, config.size)
+        joint = SubwordVocabulary.train(chain(src, trg), config.size)
         return joint, joint
-    src, trg = (SubwordVocabulary.train(_lines(documents, side), config.size) for side in _SIDES)
-    return src, trg
-
-
-_Side = Literal["src", "trg"]
-_SIDES: tuple[_Side, _Side] = ("src", "trg")
-
-
-def _lines(documents: Iterable[Document], side: _Side) -> Iterator[str]:
-    for document in documents:
-        for pair in document:
-            yield pair.src if side == "src" else pair.trg
-
-
-def _build_word_vocabularies(
-    documents: Iterable[Document], config: VocabularyConfig, src_language: str, trg_language: str
-) -> tuple[WordVocabulary, WordVocabulary]:
-    src_counts = _count_words(_lines(documents, "src"), src_language)
-    trg_counts = _count_words(_lines(documents, "trg"), trg_language)
-    if config.shared:
-        src_counts = trg_counts = src_counts + trg_counts
-    return (
-        WordVocabulary.train(src_counts, config, src_language),
-        WordVocabulary.train(trg_counts, config, trg_language),
-    )
+    return SubwordVocabulary.train(src, config.size), SubwordVocabulary.train(trg, config.size)
 
 
 def _count_words(lines: Iterable[str], language: str) -> Counter[str]:
     tokenizer = WordVocabulary((), language)
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(tokenizer.tokens(line))
-    return counts
+    return Counter(token for line in lines for token in tokenizer.tokens(line))
 
 
 def _training_lines(lines: Iterable[str]) -> list[str]:
     """Sample the lines to learn from; each different one is there once."""
     generator = Random(0)
     sample: list[str] = []
-    for number, line in enumerate(_cut(lines)):
+    texts = (_escape(line).translate(_RESERVED_IN_TRAINING) for line in lines)
+    width = _LONGEST_TRAINING_LINE
+    cut = (text[start : start + width] for text in texts for start in range(0, len(text), width))
+    for number, line in enumerate(cut):
         if number < _TRAINING_LINES:
             sample.append(line)
         elif (place := generator.randrange(number + 1)) < _TRAINING_LINES:
@@ -328,28 +288,12 @@ def _training_lines(lines: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(sample))
 
 
-def _cut(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        text = _escape(line).translate(_RESERVED_IN_TRAINING)
-        for start in range(0, len(text), _LONGEST_TRAINING_LINE):
-            yield text[start : start + _LONGEST_TRAINING_LINE]
-
-
 def _training_error(message: str, size: int) -> UserError:
     if "sentences_.empty()" in message:
         return UserError("the training text is empty, so there is no vocabulary to learn")
+    what = f"no vocabulary of {size} subwords can be learned from the training text"
+    fix = "set another size, or vocabulary.kind=word"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return UserError(
-            f"{size} entries do not hold the bytes and characters of the training text",
-            where="vocabulary.size",
-            fix=f"set it to at least {smallest[1]}",
-        )
-    return UserError(
-        f"no vocabulary of {size} subwords can be learned from the training text",
-        where="vocabulary.size",
-        fix="set another size, or vocabulary.kind=word",
-    )
-
-
-def _not_a_vocabulary(path: Path) -> UserError:
-    return UserError("not a vocabulary", where=str(path), fix="restore the file or train again")
+        what = f"{size} entries do not hold the bytes and characters of the training text"
+        fix = f"set it to at least {smallest[1]}"
+    return UserError(what, where="vocabulary.size", fix=fix)

@@ -6,9 +6,8 @@ token ids, and a few thousand sentence pairs are enough for it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,27 +70,27 @@ class _Text:
         return self.ids[self.starts[sentences.start] : self.starts[sentences.stop]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
+class _Words(NamedTuple):
+    """The words of one side of some cells."""
+
+    ids: _Ints
+    places: _Ints
+    """For each cell, where its word stands in ``ids``."""
+
+    def sum(self, values: _Floats) -> _Floats:
+        """For each word, the sum over its cells."""
+        return _sum_by(self.places, values, len(self.ids))
+
+
+class _Cells(NamedTuple):
     """Every pair of a source and a target word of the same sentence pair, in one row."""
 
-    src: _Ints
-    """Ids of all source words."""
-    trg: _Ints
-    """Ids of all target words."""
-    src_places: _Ints
-    """For each cell, where its source word stands in ``src``."""
-    trg_places: _Ints
+    src: _Words
+    trg: _Words
     distances: _Floats
     """How far each cell lies off the diagonal."""
     shapes: tuple[tuple[int, int], ...]
     """Target and source words of each sentence pair, whose cells are a block in this shape."""
-
-    def sum_by_src(self, values: _Floats) -> _Floats:
-        return _sum_by(self.src_places, values, len(self.src))
-
-    def sum_by_trg(self, values: _Floats) -> _Floats:
-        return _sum_by(self.trg_places, values, len(self.trg))
 
 
 def _sum_by(places: NDArray[np.integer[Any]], values: _Floats, size: int) -> _Floats:
@@ -118,10 +117,8 @@ def _lay_out(src: _Text, trg: _Text, chosen: slice) -> _Cells:
     j = (np.arange(len(sentences)) - trg_starts[sentences])[trg_places]
     here = sentences[trg_places]
     return _Cells(
-        src=src.slice(chosen),
-        trg=trg.slice(chosen),
-        src_places=src_starts[here] + i,
-        trg_places=trg_places,
+        src=_Words(src.slice(chosen), src_starts[here] + i),
+        trg=_Words(trg.slice(chosen), trg_places),
         distances=np.abs((i + 0.5) / src_lengths[here] - (j + 0.5) / trg_lengths[here]),
         shapes=tuple(zip(trg_lengths.tolist(), src_lengths.tolist(), strict=True)),
     )
@@ -151,7 +148,8 @@ class Aligner:
 
     def __init__(self, src: Sequence[Ids], trg: Sequence[Ids]) -> None:
         """Learn from parallel sentences."""
-        step = _sampling_step(src, trg)
+        cells = sum(len(one) * len(other) for one, other in zip(src, trg, strict=True))
+        step = max(1, -(-cells // _CELLS_LEARNED))  # so that the cells fit into memory
         src_text, trg_text = _Text(src[::step]), _Text(trg[::step])
         # One id more stands for all words that were not here to be learned from.
         largest = max(src_text.ids.max(initial=-1), trg_text.ids.max(initial=-1))
@@ -159,9 +157,9 @@ class Aligner:
         self._steepness = 0.0
         self._src_shares = self._shares(src_text.ids)
         self._trg_shares = self._shares(trg_text.ids)
-        found = [_distinct(self._keys(cells)) for cells in _cells(src_text, trg_text)]
+        found = [_distinct(self._keys(part)) for part in _cells(src_text, trg_text)]
         self._pairs = _distinct(np.concatenate([*found, np.zeros(0, dtype=np.int64)]))
-        places = [self._places(self._keys(cells)) for cells in _cells(src_text, trg_text)]
+        places = [self._places(self._keys(part)) for part in _cells(src_text, trg_text)]
         counts = np.zeros(len(self._pairs))
         for at in places:
             np.add.at(counts, at, 1.0)
@@ -198,7 +196,8 @@ class Aligner:
         for cells in _cells(src_text, trg_text):
             forward, _ = self._directions(cells, self._lookup(cells))
             kept = np.flatnonzero(forward > _LEAST)
-            words = cells.src[cells.src_places[kept]] * width + cells.trg[cells.trg_places[kept]]
+            src_ids, trg_ids = (side.ids[side.places[kept]] for side in (cells.src, cells.trg))
+            words = src_ids * width + trg_ids
             found, places = np.unique(words, return_inverse=True)
             keys.append(found)
             weights.append(_sum_by(places, forward[kept], len(found)))
@@ -216,8 +215,8 @@ class Aligner:
 
     def _keys(self, cells: _Cells) -> _Ints:
         """One number for each cell's pair of words."""
-        src = self._known(cells.src)[cells.src_places]
-        return src * self._size + self._known(cells.trg)[cells.trg_places]
+        src, trg = (self._known(side.ids)[side.places] for side in (cells.src, cells.trg))
+        return src * self._size + trg
 
     def _places(self, keys: _Ints) -> NDArray[np.int32]:
         """Where pairs of words stand among those learned from, or would stand."""
@@ -227,7 +226,7 @@ class Aligner:
     def _lookup(self, cells: _Cells) -> _Floats:
         """The counts of each cell's pair of words; 0 where it was never seen."""
         if not len(self._pairs):
-            return np.zeros(len(cells.src_places))
+            return np.zeros(len(cells.distances))
         keys = self._keys(cells)
         places = np.minimum(self._places(keys), len(self._pairs) - 1)
         return np.where(self._pairs[places] == keys, self._counts[places], 0.0)
@@ -261,30 +260,29 @@ class Aligner:
 
     def _directions(self, cells: _Cells, counts: _Floats) -> tuple[_Floats, _Floats]:
         """P(i | j) and Q(j | i) of each cell, given the counts of its pair of words."""
-        src, trg = self._known(cells.src), self._known(cells.trg)
-        same = (cells.src[cells.src_places] == cells.trg[cells.trg_places]).astype(np.float64)
+        src, trg = cells.src, cells.trg
+        same = (src.ids[src.places] == trg.ids[trg.places]).astype(np.float64)
         near = np.exp(-self._steepness * cells.distances)
 
-        trg_share = self._trg_shares[trg][cells.trg_places]
-        forward = counts + _SMOOTHING * (same + trg_share) / 2
-        forward /= (self._src_totals[src] + _SMOOTHING)[cells.src_places]
-        forward *= (1 - _NULL) * near / cells.sum_by_trg(near)[cells.trg_places]
-        forward /= cells.sum_by_trg(forward)[cells.trg_places] + _NULL * trg_share
+        def direction(given: _Words, totals: _Floats, made: _Words, shares: _Floats) -> _Floats:
+            """P(given | made)."""
+            share = shares[self._known(made.ids)][made.places]
+            found: _Floats = counts + _SMOOTHING * (same + share) / 2
+            found /= (totals[self._known(given.ids)] + _SMOOTHING)[given.places]
+            found *= (1 - _NULL) * near / made.sum(near)[made.places]
+            found /= made.sum(found)[made.places] + _NULL * share
+            return found
 
-        src_share = self._src_shares[src][cells.src_places]
-        backward = counts + _SMOOTHING * (same + src_share) / 2
-        backward /= (self._trg_totals[trg] + _SMOOTHING)[cells.trg_places]
-        backward *= (1 - _NULL) * near / cells.sum_by_src(near)[cells.src_places]
-        backward /= cells.sum_by_src(backward)[cells.src_places] + _NULL * src_share
-        return forward, backward
+        forward = direction(src, self._src_totals, trg, self._trg_shares)
+        return forward, direction(trg, self._trg_totals, src, self._src_shares)
 
     def _slope(self, cells: _Cells, weights: _Floats) -> tuple[float, float]:
         """Slope and curvature of the likelihood of λ, given the expected links: a Newton step."""
         near = np.exp(-self._steepness * cells.distances)
-        prior = near / cells.sum_by_trg(near)[cells.trg_places]
-        mean = cells.sum_by_trg(prior * cells.distances)
-        variance = cells.sum_by_trg(prior * cells.distances**2) - mean**2
-        links = cells.sum_by_trg(weights)
+        prior = near / cells.trg.sum(near)[cells.trg.places]
+        mean = cells.trg.sum(prior * cells.distances)
+        variance = cells.trg.sum(prior * cells.distances**2) - mean**2
+        links = cells.trg.sum(weights)
         return float(links @ mean - weights @ cells.distances), float(links @ variance)
 
 
@@ -293,9 +291,3 @@ def _distinct(keys: _Ints) -> _Ints:
     ordered = np.sort(keys)
     distinct: _Ints = ordered[np.diff(ordered, prepend=-1) != 0]
     return distinct
-
-
-def _sampling_step(src: Sequence[Ids], trg: Sequence[Ids]) -> int:
-    """Every how manieth sentence pair is learned from, so that their cells fit into memory."""
-    cells = sum(len(one) * len(other) for one, other in zip(src, trg, strict=True))
-    return max(1, -(-cells // _CELLS_LEARNED))

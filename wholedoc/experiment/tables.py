@@ -7,7 +7,7 @@ from math import fsum
 from pathlib import Path
 from statistics import fmean
 
-from wholedoc.corpus.filters import Filters
+from wholedoc.corpus.documents import Filters
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.corpus.statistics import measure_corpus
 from wholedoc.experiment.grid import BASELINE, MEMORY_SYSTEMS, SYSTEMS, Job, SystemName
@@ -21,7 +21,7 @@ from wholedoc.metrics.significance import TestName
 from wholedoc.metrics.words import Splitter
 from wholedoc.rendering.charts import Chart, Figure, Series
 from wholedoc.rendering.tables import Cell, Row, Table, mark_best
-from wholedoc.synthetic import INFORMATION, KINDS
+from wholedoc.synthetic.bounds import INFORMATION, KINDS
 
 MEMORIES = ("src", "trg", "both")
 FUSIONS: dict[str, dict[str, SystemName]] = {

@@ -20,7 +20,7 @@ import numpy as np
 from wholedoc import __version__
 from wholedoc.corpus.readers import SourceText, read_source_lines
 from wholedoc.corpus.readers.inputs import marker_of
-from wholedoc.corpus.readers.lines import NamedLines, align_lines
+from wholedoc.corpus.readers.lines import align_files
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.metrics.meteor import UnavailableError
@@ -337,9 +337,8 @@ def read_evaluation(
             )
     named = [_parse_output(output) for output in outputs]
     paths = [ref, *([src] if src else []), *(file for _, file in named)]
-    streams = [NamedLines.of(Path(path)) for path in paths]
     fix = "all files need the same sentences, line by line"
-    lines = list(align_lines(*streams, fix=fix))
+    lines = list(align_files(*map(Path, paths), fix=fix))
     text = read_source_lines(ref, doc)
     sizes = [len(lines)]
     if doc or text.boundaries == "marker-lines":

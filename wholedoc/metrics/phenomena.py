@@ -11,7 +11,7 @@ from typing import Any
 
 from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
-from wholedoc.synthetic import INFORMATION, KINDS, Bound, Information, KeyItem, Kind, expect
+from wholedoc.synthetic.bounds import INFORMATION, KINDS, Bound, Information, KeyItem, Kind, expect
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

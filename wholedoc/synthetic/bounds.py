@@ -4,13 +4,14 @@ The bound of an item is the posterior probability of its most probable rendering
 known: the sentence alone, the source document, or both sides of the rest of the document.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from typing import Literal
 
-from wholedoc.synthetic.documents import Clause, SynthDocument, cue_style
-from wholedoc.synthetic.language import Language, Lexeme, SynthConfig
+from wholedoc.synthetic.documents import Clause, SynthDocument, Telling, cue_style
+from wholedoc.synthetic.language import Lexeme, SynthConfig
 
 Kind = Literal["pronoun", "topic", "name"]
 Information = Literal["sentence", "source", "both"]
@@ -79,48 +80,52 @@ def expect(items: Sequence[KeyItem], information: Information) -> Expectation:
 
 
 def make_key(
-    document: SynthDocument, first_line: int, lines: int, language: Language, config: SynthConfig
+    document: SynthDocument, first_line: int, lines: int, config: SynthConfig
 ) -> list[KeyItem]:
     """The items of a document, each with its exact bounds, sentence by sentence.
 
     ``first_line`` is the index of the document's first sentence in its file of ``lines`` lines.
     """
     world = document.world
-    clauses = [(t, clause) for t, clause in enumerate(document.plan) if isinstance(clause, Clause)]
-    pronouns = [t for t, clause in clauses if isinstance(clause.subject, Lexeme)]
-    senses = {t: clause.place for t, clause in clauses if isinstance(clause.place, Lexeme)}
-    names = {t: clause.object for t, clause in clauses if isinstance(clause.object, Lexeme)}
+    features = dict(zip(KINDS, (world.gender, world.topic, world.style), strict=True))
+    words = [_dependent_words(sentence) for sentence in document.plan]
+    counts = Counter(kind for found in words for kind in found)
+    senses = [found["topic"] for found in words if "topic" in found]
     cues = [cue_style(sentence, world) for sentence in document.plan]
-
-    def item(t: int, kind: Kind, word: Lexeme, feature: int, *bounds: Bound) -> KeyItem:
-        return KeyItem(
-            document=document.name,
-            sentence=t,
-            line=first_line + t,
-            lines=lines,
-            kind=kind,
-            word=word.src,
-            expected=word.trg[feature],
-            renderings=word.renderings,
-            bounds=dict(zip(INFORMATION, bounds, strict=True)),
-        )
-
     items = []
-    for t in pronouns:
-        told = Bound(language.pronoun.trg[world.gender], 1.0, 0.0)
-        alone = _pronoun_bound(language.pronoun, len(pronouns), config)
-        items.append(item(t, "pronoun", language.pronoun, world.gender, alone, told, told))
-    for t, word in senses.items():
-        told = Bound(word.trg[world.topic], 1.0, 0.0)
-        alone = _sense_bound(word, list(senses.values()))
-        items.append(item(t, "topic", word, world.topic, alone, told, told))
-    for t, word in names.items():
-        accuracy = config.cue_accuracy
-        alone = Bound(word.trg[cues[t]], accuracy, accuracy * (1 - accuracy))
-        source = _style_bound(word, cues, len(names), config)
-        both = Bound(word.trg[world.style], 1.0, 0.0) if len(names) > 1 else source
-        items.append(item(t, "name", word, world.style, alone, source, both))
-    return sorted(items, key=lambda made: (made.sentence, KINDS.index(made.kind)))
+    for t, kind, word in [(t, *pair) for t, found in enumerate(words) for pair in found.items()]:
+        expected = word.trg[features[kind]]
+        source = both = Bound(expected, 1.0, 0.0)
+        if kind == "pronoun":
+            alone = _pronoun_bound(word, counts[kind], config)
+        elif kind == "topic":
+            alone = _sense_bound(word, senses)
+        else:
+            accuracy = config.cue_accuracy
+            alone = Bound(word.trg[cues[t]], accuracy, accuracy * (1 - accuracy))
+            source = _style_bound(word, cues, counts[kind], config)
+            both = both if counts[kind] > 1 else source
+        items.append(
+            KeyItem(
+                document=document.name,
+                sentence=t,
+                line=first_line + t,
+                lines=lines,
+                kind=kind,
+                word=word.src,
+                expected=expected,
+                renderings=word.renderings,
+                bounds={"sentence": alone, "source": source, "both": both},
+            )
+        )
+    return items
+
+
+def _dependent_words(sentence: Clause | Telling) -> dict[Kind, Lexeme]:
+    if isinstance(sentence, Telling):
+        return {}
+    places = zip(KINDS, (sentence.subject, sentence.place, sentence.object), strict=True)
+    return {kind: word for kind, word in places if isinstance(word, Lexeme)}
 
 
 def _pronoun_bound(pronoun: Lexeme, count: int, config: SynthConfig) -> Bound:
@@ -133,20 +138,18 @@ def _pronoun_bound(pronoun: Lexeme, count: int, config: SynthConfig) -> Bound:
 def _sense_bound(word: Lexeme, words: Sequence[Lexeme]) -> Bound:
     """From the sentence alone: the most frequent sense; ``words`` are those of the document."""
 
-    def right(of: Lexeme) -> list[bool]:
+    def right(of: Lexeme) -> list[bool]:  # by topic
         guess = max(of.renderings, key=of.trg.count)
         return [form == guess for form in of.trg]
 
-    def share(topics: Sequence[bool]) -> float:
-        return sum(topics) / len(topics)
-
     here = right(word)
-    covariances = [
-        share([one and other for one, other in zip(here, there, strict=True)])
-        - share(here) * share(there)
-        for there in map(right, words)
-    ]
-    return Bound(word.trg[here.index(True)], share(here), sum(covariances))
+    topics = len(here)
+    accuracy = sum(here) / topics
+    covariance = 0.0
+    for there in map(right, words):
+        together = sum(one and other for one, other in zip(here, there, strict=True))
+        covariance += together / topics - accuracy * (sum(there) / topics)
+    return Bound(word.trg[here.index(True)], accuracy, covariance)
 
 
 def _style_bound(word: Lexeme, cues: Sequence[int], count: int, config: SynthConfig) -> Bound:

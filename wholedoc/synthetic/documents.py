@@ -10,15 +10,7 @@ from random import Random
 from typing import Literal
 
 from wholedoc.corpus.documents import SentencePair
-from wholedoc.synthetic.language import (
-    PARTICIPLES,
-    PERSONS,
-    TOPIC_NOUNS,
-    Language,
-    Lexeme,
-    SynthConfig,
-    topic_margin,
-)
+from wholedoc.synthetic.language import Language, Lexeme, SynthConfig, topic_margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +77,14 @@ class SynthDocument:
 
 
 def draw_document(name: str, language: Language, config: SynthConfig, rng: Random) -> SynthDocument:
-    """Draw a document."""
-    world = draw_world(config, rng)
-    plan = draw_plan(language, config, rng)
-    return SynthDocument(name, plan, world, realise(plan, world, language))
-
-
-def draw_world(config: SynthConfig, rng: Random) -> DocumentWorld:
-    """Draw gender, topic and style independently."""
-    return DocumentWorld(
+    """Draw a document: gender, topic and style, each by itself, and all that depends on none."""
+    world = DocumentWorld(
         gender=int(rng.random() >= config.gender_prior),
         topic=rng.randrange(config.topics),
         style=rng.randrange(2),
     )
+    plan = draw_plan(language, config, rng)
+    return SynthDocument(name, plan, world, realise(plan, world, language))
 
 
 def draw_plan(language: Language, config: SynthConfig, rng: Random) -> Plan:
@@ -129,10 +116,11 @@ def draw_plan(language: Language, config: SynthConfig, rng: Random) -> Plan:
         cue_right = rng.random() < config.cue_accuracy
         postposition = rng.choice(language.postpositions)
         if t == gender_at:
-            head, complement = rng.randrange(PERSONS), rng.randrange(PARTICIPLES)
+            head = rng.randrange(len(language.persons[0]))
+            complement = rng.randrange(len(language.participles[0]))
             return Telling("gender", head, complement, phrase(), postposition, cue_right)
         if t == topic_at:
-            head, complement = rng.sample(range(TOPIC_NOUNS), 2)
+            head, complement = rng.sample(range(len(language.topic_nouns[0])), 2)
             return Telling("topic", head, complement, phrase(), postposition, cue_right)
         return Clause(
             adverb=rng.choice(language.adverbs) if rng.random() < 0.3 else None,
@@ -172,17 +160,21 @@ def cue_style(sentence: Clause | Telling, world: DocumentWorld) -> int:
     return world.style if sentence.cue_right else 1 - world.style
 
 
-def _phrase(phrase: Phrase, language: Language) -> tuple[list[str], list[str]]:
-    """Source: article noun adjective; target: article adjective noun."""
-    noun = phrase.noun[phrase.plural]
+def _words(
+    part: Phrase | Lexeme, language: Language, feature: int = 0
+) -> tuple[list[str], list[str]]:
+    """Source: article noun adjective; target: article adjective noun; or a form of one word."""
+    if isinstance(part, Lexeme):
+        return [part.src], [part.trg[feature]]
+    noun = part.noun[part.plural]
     src, trg = [noun.src], [*noun.trg]
-    if phrase.adjective is not None:
-        src = [*src, phrase.adjective.src]
-        trg = [*phrase.adjective.trg, *trg]
-    if phrase.definite:
+    if part.adjective is not None:
+        src = [*src, part.adjective.src]
+        trg = [*part.adjective.trg, *trg]
+    if part.definite:
         src = [language.definite.src, *src]
-        trg = [language.definite.trg[phrase.plural], *trg]
-    elif not phrase.plural:
+        trg = [language.definite.trg[part.plural], *trg]
+    elif not part.plural:
         trg = [language.indefinite, *trg]
     return src, trg
 
@@ -194,7 +186,7 @@ def _telling(sentence: Telling, world: DocumentWorld, language: Language) -> Sen
     else:
         head = language.topic_nouns[world.topic][sentence.head]
         complement = language.topic_nouns[world.topic][sentence.complement]
-    place_src, place_trg = _phrase(sentence.place, language)
+    place_src, place_trg = _words(sentence.place, language)
     cue = language.cues[cue_style(sentence, world)]
     preposition = sentence.postposition.trg
     src = [head.src, *place_src, sentence.postposition.src, complement.src, cue]
@@ -203,14 +195,9 @@ def _telling(sentence: Telling, world: DocumentWorld, language: Language) -> Sen
 
 
 def _clause(sentence: Clause, world: DocumentWorld, language: Language) -> SentencePair:
-    def part(of: Phrase | Lexeme, feature: int) -> tuple[list[str], list[str]]:
-        if isinstance(of, Lexeme):
-            return [of.src], [of.trg[feature]]
-        return _phrase(of, language)
-
-    subject_src, subject_trg = part(sentence.subject, world.gender)
-    object_src, object_trg = part(sentence.object, world.style)
-    place_src, place_trg = part(sentence.place, world.topic)
+    subject_src, subject_trg = _words(sentence.subject, language, world.gender)
+    object_src, object_trg = _words(sentence.object, language, world.style)
+    place_src, place_trg = _words(sentence.place, language, world.topic)
     adverb_src = [sentence.adverb.src] if sentence.adverb else []
     adverb_trg = [*sentence.adverb.trg] if sentence.adverb else []
     plural = isinstance(sentence.subject, Phrase) and sentence.subject.plural

@@ -7,11 +7,8 @@ from random import Random
 from wholedoc.errors import UserError
 
 # Sizes of the closed classes, which no experiment has a reason to change.
-ADVERBS = 6
-POSTPOSITIONS = 4
-PERSONS = 4
-PARTICIPLES = 3
-TOPIC_NOUNS = 3
+ADVERBS, POSTPOSITIONS, PERSONS, PARTICIPLES, TOPIC_NOUNS = 6, 4, 4, 3, 3
+_COUNTS = ("train", "dev", "test", "ambiguous", "names", "nouns", "verbs", "adjectives", "far")
 
 
 @dataclass(frozen=True)
@@ -52,18 +49,7 @@ class SynthConfig:
     """Adjectives."""
 
     def __post_init__(self) -> None:
-        counts = (
-            "train",
-            "dev",
-            "test",
-            "ambiguous",
-            "names",
-            "nouns",
-            "verbs",
-            "adjectives",
-            "far",
-        )
-        for name, least in {**dict.fromkeys(counts, 1), "topics": 3}.items():
+        for name, least in {**dict.fromkeys(_COUNTS, 1), "topics": 3}.items():
             if getattr(self, name) < least:
                 raise UserError(f"must be at least {least}", where=f"synth.{name}")
         if not 0 < self.gender_prior < 1:
@@ -141,26 +127,26 @@ class Language:
     """Target forms by style."""
 
 
+@dataclass(frozen=True)
 class _Speller:
     """Invents word forms of consonant–vowel syllables, never the same one twice."""
 
-    def __init__(self, rng: Random, consonants: str, vowels: str, taken: set[str]) -> None:
-        self._rng = rng
-        self._consonants = consonants
-        self._vowels = vowels
-        self._taken = taken
+    rng: Random
+    consonants: str
+    vowels: str
+    taken: set[str]
 
     def forms(self, *endings: str, syllables: int = 2) -> tuple[str, ...]:
         """A new stem with each of ``endings``."""
         for attempt in itertools.count():
             stem = "".join(
-                self._rng.choice(self._consonants) + self._rng.choice(self._vowels)
+                self.rng.choice(self.consonants) + self.rng.choice(self.vowels)
                 for _ in range(syllables + attempt // 9)  # longer, where short ones are rare
             )
             forms = tuple(stem + ending for ending in endings)
-            if self._taken.isdisjoint(forms):
+            if self.taken.isdisjoint(forms):
                 break
-        self._taken.update(forms)
+        self.taken.update(forms)
         return forms
 
     def form(self, syllables: int = 2) -> str:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from wholedoc.config import Config, CorpusFiles
-from wholedoc.corpus.documents import Document
+from wholedoc.corpus.documents import Document, FilterCounts, Filters, filter_documents
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
-from wholedoc.corpus.filters import FilterCounts, Filters, filter_documents
 from wholedoc.corpus.readers import Corpus, fingerprint, read_corpus
 from wholedoc.corpus.vocabulary import build_vocabularies
 from wholedoc.errors import UserError

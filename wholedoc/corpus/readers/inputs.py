@@ -78,8 +78,6 @@ class Inputs:
     doc: Path | None = None
     src_language: str = ""
     trg_language: str = ""
-    same_file_twice: bool = False
-    """The user named one file as both sides, which an error message should say."""
 
     @classmethod
     def check(cls, files: CorpusFiles, src_language: str = "", trg_language: str = "") -> "Inputs":
@@ -98,40 +96,24 @@ class Inputs:
                     where=str(path),
                     fix="a corpus is read more than once: write it to a file first",
                 )
-        if src.is_dir() != trg.is_dir():
-            folder, other = (src, trg) if src.is_dir() else (trg, src)
-            raise UserError(
-                f"is a folder, but {other} is a file",
-                where=str(folder),
-                fix="give two folders or two files",
-            )
+        folder, other = (src, trg) if src.is_dir() else (trg, src)
+        if folder.is_dir() and not other.is_dir():
+            what, fix = f"is a folder, but {other} is a file", "give two folders or two files"
+            raise UserError(what, where=str(folder), fix=fix)
         if doc and (src.is_dir() or doc.is_dir()):
-            raise UserError(
-                "is a folder",
-                where=str(src if src.is_dir() else doc),
-                fix="document ids are a file that belongs to two line-aligned files",
-            )
+            where = str(src if src.is_dir() else doc)
+            fix = "document ids are a file that belongs to two line-aligned files"
+            raise UserError("is a folder", where=where, fix=fix)
         if doc and (doc.samefile(src) or doc.samefile(trg)):
-            raise UserError(
-                "is given as a side and as its document ids",
-                where=str(doc),
-                fix="give another file of document ids, or none",
-            )
-        same = trg.samefile(src)
-        if same and (doc or src.is_dir()):
-            raise UserError(
-                "only one side is given",
-                where=str(src),
-                fix="give a source and a target side",
-            )
-        return cls(
-            src,
-            src if same else trg,
-            doc,
-            src_language,
-            trg_language,
-            same_file_twice=same and bool(files.trg),
-        )
+            what = "is given as a side and as its document ids"
+            fix = "give another file of document ids, or none"
+            raise UserError(what, where=str(doc), fix=fix)
+        if not trg.samefile(src):
+            return cls(src, trg, doc, src_language, trg_language)
+        if doc or src.is_dir():
+            fix = "give a source and a target side"
+            raise UserError("only one side is given", where=str(src), fix=fix)
+        return cls(src, src, None, src_language, trg_language)
 
     @property
     def one_file(self) -> bool:
@@ -139,14 +121,14 @@ class Inputs:
         return self.src == self.trg
 
     @cached_property
-    def src_beginning(self) -> Beginning:
-        """How the source file begins."""
-        return Beginning(read_head(self.src))
+    def beginnings(self) -> tuple[Beginning, Beginning]:
+        """How the source and the target file begin."""
+        return Beginning(read_head(self.src)), Beginning(read_head(self.trg))
 
-    @cached_property
-    def trg_beginning(self) -> Beginning:
-        """How the target file begins."""
-        return Beginning(read_head(self.trg))
+    @property
+    def only_line(self) -> str:
+        """The first line of the file that holds both sides; empty if there are two files."""
+        return self.beginnings[0].first_line if self.one_file else ""
 
 
 # Language codes
@@ -179,10 +161,9 @@ def choose_sides(codes: Sequence[str], src_language: str, trg_language: str) -> 
 
 def find_language(codes: Sequence[str], wanted: str) -> str:
     """Returns the code that names the wanted language, or an empty string."""
+    fitting = [code for code in codes if wanted and same_language(code, wanted)]
     # An exact match goes before a match of the language alone: pt-BR beside pt.
-    exact = (code for code in codes if wanted and code.lower() == wanted.lower())
-    near = (code for code in codes if wanted and same_language(code, wanted))
-    return next(exact, "") or next(near, "")
+    return min(fitting, key=lambda code: code.lower() != wanted.lower(), default="")
 
 
 # Content

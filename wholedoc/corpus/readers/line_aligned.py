@@ -7,17 +7,14 @@ at the ends of files, or nowhere.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers.inputs import Beginning, Inputs, marker_of
 from wholedoc.corpus.readers.lines import (
     Block,
-    NamedLines,
     PairRow,
-    Side,
     align_blocks,
-    align_lines,
+    align_files,
     group_rows,
     read_head,
     read_lines,
@@ -36,19 +33,18 @@ def is_line_aligned(inputs: Inputs) -> bool:
     return (
         not inputs.one_file
         and not inputs.src.is_dir()
-        and not inputs.src_beginning.is_markup
-        and not inputs.trg_beginning.is_markup
-        and not (inputs.src_beginning.is_rows and inputs.trg_beginning.is_rows)
+        and not any(beginning.is_markup for beginning in inputs.beginnings)
+        and not all(beginning.is_rows for beginning in inputs.beginnings)
     )
 
 
 def read_whole(inputs: Inputs) -> Iterator[Document]:
     """Yields one document: the files have no boundaries."""
-    yield Document("1", tuple(SentencePair(src, trg) for src, trg in _pairs(inputs)))
+    yield Document("1", _pairs(inputs.src, inputs.trg))
 
 
-def _pairs(inputs: Inputs) -> Iterator[tuple[str, ...]]:
-    return align_lines(NamedLines.of(inputs.src), NamedLines.of(inputs.trg))
+def _pairs(src: Path, trg: Path) -> tuple[SentencePair, ...]:
+    return tuple(SentencePair(*sides) for sides in align_files(src, trg))
 
 
 # Boundaries in a file of their own
@@ -71,19 +67,18 @@ def lists_start_lines(doc: Path, sentences: Iterable[str]) -> bool:
     rising numbers as sentences are ids: every sentence is a document in either reading. Fewer,
     without a gap, may be start lines or ids of which the last are lost: raises ``UserError``.
     """
-    previous = -1
-    count = 0
-    gaps = False
-    for line in read_lines(doc):
-        if not _WHOLE_NUMBER.fullmatch(line) or int(line) <= previous:
+    numbers = (int(line) if _WHOLE_NUMBER.fullmatch(line) else -1 for line in read_lines(doc))
+    first = last = next(numbers)
+    if first not in (0, 1):
+        return False
+    count = 1
+    for number in numbers:
+        if number <= last:
             return False
-        gaps = gaps or (count > 0 and int(line) > previous + 1)
-        previous = int(line)
-        if count == 0 and previous > 1:
-            return False
+        last = number
         count += 1
     lines = sum(1 for _ in sentences)
-    if 1 < count < lines and not gaps:
+    if 1 < count < lines and last - first == count - 1:
         raise UserError(
             f"{count} numbers without a gap for {lines} lines: either document ids of which the "
             "last are lost, or start lines of which only the last begins a longer document",
@@ -96,8 +91,7 @@ def lists_start_lines(doc: Path, sentences: Iterable[str]) -> bool:
 def read_document_ids(inputs: Inputs) -> Iterator[Document]:
     """Yields runs of sentences that have the same document id."""
     doc = _doc_file(inputs)
-    files = (NamedLines.of(path) for path in (inputs.src, inputs.trg, doc))
-    lines = align_lines(*files, fix=DOC_FILE_FIX)
+    lines = align_files(inputs.src, inputs.trg, doc, fix=DOC_FILE_FIX)
     rows = (PairRow(line, name.strip(), src, trg) for line, (src, trg, name) in enumerate(lines, 1))
     return group_rows(rows, doc)
 
@@ -105,27 +99,21 @@ def read_document_ids(inputs: Inputs) -> Iterator[Document]:
 def read_start_lines(inputs: Inputs) -> Iterator[Document]:
     """Yields the sentences from each start line to the next."""
     doc = _doc_file(inputs)
-    return group_rows(number_rows(_pairs(inputs), doc), doc)
+    return group_rows(number_rows(align_files(inputs.src, inputs.trg), doc), doc)
 
 
 def number_rows(pairs: Iterable[tuple[str, ...]], doc: Path) -> Iterator[PairRow]:
     """Numbers the documents of line pairs by a file of start lines, counted as its first is."""
-    starts = enumerate((int(line) for line in read_lines(doc)), start=1)
-    _, base = next(starts)
-    document = 1
-    upcoming = next(starts, None)
-    number = base
-    for number, (src, trg) in enumerate(pairs, start=base):
-        if upcoming and upcoming[1] == number:
-            document += 1
-            upcoming = next(starts, None)
+    starts = [int(line) for line in read_lines(doc)]
+    document = 0
+    number = starts[0]
+    for number, (src, trg) in enumerate(pairs, start=starts[0]):
+        document += number in starts[document : document + 1]
         yield PairRow(number, str(document), src, trg)
-    if upcoming:
-        raise UserError(
-            f"a document starts on line {upcoming[1]}, but the last line is {number}",
-            where=f"{doc}:{upcoming[0]}",
-            fix="check that the doc file belongs to this text",
-        )
+    if document < len(starts):
+        what = f"a document starts on line {starts[document]}, but the last line is {number}"
+        fix = "check that the doc file belongs to this text"
+        raise UserError(what, where=f"{doc}:{document + 1}", fix=fix)
 
 
 def _doc_file(inputs: Inputs) -> Path:
@@ -177,17 +165,14 @@ def split_documents(
     """
     number = 1
     pairs: list[SentencePair] = []
-    lines = align_lines(NamedLines.of(src_path), NamedLines.of(trg_path))
-    for line, (src, trg) in enumerate(lines, start=1):
+    for line, (src, trg) in enumerate(align_files(src_path, trg_path), start=1):
         boundary = is_boundary(src)
         if boundary != is_boundary(trg):
             with_boundary, without = (src_path, trg_path) if boundary else (trg_path, src_path)
             kind = (src if boundary else trg).strip() or "an empty line"
-            raise UserError(
-                f"a document boundary ({kind}) that {without}:{line} does not have",
-                where=f"{with_boundary}:{line}",
-                fix="put it on the same line of both sides, or give the boundaries as a doc file",
-            )
+            what = f"a document boundary ({kind}) that {without}:{line} does not have"
+            fix = "put it on the same line of both sides, or give the boundaries as a doc file"
+            raise UserError(what, where=f"{with_boundary}:{line}", fix=fix)
         if not boundary:
             pairs.append(SentencePair(src, trg))
         elif pairs:
@@ -199,10 +184,8 @@ def split_documents(
 
 
 def _find_marker(inputs: Inputs) -> str:
-    for src, trg in _pairs(inputs):
-        if marker := marker_of(src) or marker_of(trg):
-            return marker
-    return ""
+    lines = (line for pair in align_files(inputs.src, inputs.trg) for line in pair)
+    return next((marker for line in lines if (marker := marker_of(line))), "")
 
 
 # Talks and debates, whose documents begin at lines of tags
@@ -222,40 +205,33 @@ def is_ted(inputs: Inputs) -> bool:
         _TED_LINE.match(beginning.first_line)
         and (beginning.has_tag("talkid") or beginning.has_tag("url"))
         and not beginning.has_tag("seg")
-        for beginning in (inputs.src_beginning, inputs.trg_beginning)
+        for beginning in inputs.beginnings
     )
 
 
 def is_europarl(inputs: Inputs) -> bool:
     """Tells whether both files begin with the tags of a debate."""
-    return not inputs.one_file and all(
-        is_debate(beginning) for beginning in (inputs.src_beginning, inputs.trg_beginning)
-    )
+    return not inputs.one_file and all(_is_debate(beginning) for beginning in inputs.beginnings)
 
 
-def is_debate(beginning: Beginning) -> bool:
-    """Tells whether a file begins with the tags of a debate: a chapter, a speaker, a paragraph."""
+def _is_debate(beginning: Beginning) -> bool:
     tags = _EUROPARL_LINE.match(beginning.first_line)
     return bool(tags) and (beginning.has_tag("chapter") or beginning.has_tag("speaker"))
 
 
 def read_ted(inputs: Inputs) -> Iterator[Document]:
     """Yields the talks of IWSLT training files; lines that describe a talk are not sentences."""
-    return _align(inputs.src, inputs.trg, _talks)
+    return align_blocks(inputs.src, inputs.trg, _talks(inputs.src), _talks(inputs.trg))
 
 
 def read_europarl(inputs: Inputs) -> Iterator[Document]:
-    """Yields the speakers' turns of Europarl files."""
-    return read_debate(inputs.src, inputs.trg)
+    """Yields the speakers' turns of one debate, or of every debate in two folders.
 
-
-def read_debate(src: Path, trg: Path) -> Iterator[Document]:
-    """Yields the speakers' turns of one debate; a chapter's heading is a document of its own."""
-    return _align(src, trg, _turns)
-
-
-def _align(src: Path, trg: Path, cut: Callable[[Path], Iterator[Block]]) -> Iterator[Document]:
-    return align_blocks(Side(src, cut(src)), Side(trg, cut(trg)))
+    A chapter's heading is a document of its own.
+    """
+    for name, src, trg in _pair_files(inputs):
+        for turn in align_blocks(src, trg, _turns(src), _turns(trg)):
+            yield Document(f"{name}, {turn.name}" if name else turn.name, turn.pairs)
 
 
 def _talks(path: Path) -> Iterator[Block]:
@@ -302,24 +278,9 @@ def _turns(path: Path) -> Iterator[Block]:
 # Folders: one file per document, or one debate per file
 
 
-class _FilePair(NamedTuple):
-    name: str
-    src: Path
-    trg: Path
-
-
 def has_debates(inputs: Inputs) -> bool:
     """Tells whether the corpus is two folders of Europarl files."""
-    if not inputs.src.is_dir():
-        return False
-    return is_debate(Beginning(read_head(_pair_files(inputs)[0].src)))
-
-
-def read_debates(inputs: Inputs) -> Iterator[Document]:
-    """Yields the speakers' turns of every debate, in the order of the file names."""
-    for pair in _pair_files(inputs):
-        for document in read_debate(pair.src, pair.trg):
-            yield Document(f"{pair.name}, {document.name}", document.pairs)
+    return inputs.src.is_dir() and _is_debate(Beginning(read_head(_pair_files(inputs)[0][1])))
 
 
 def has_folders(inputs: Inputs) -> bool:
@@ -332,38 +293,34 @@ def read_folders(inputs: Inputs) -> Iterator[Document]:
 
     Empty lines in the same places on both sides set off paragraphs and are no sentences.
     """
-    for pair in _pair_files(inputs):
-        if Beginning(read_head(pair.src)).is_markup:
-            raise UserError(
-                "markup in a folder of plain documents",
-                where=str(pair.src),
-                fix="give plain text, one sentence per line, or Europarl files only",
-            )
-        yield Document(pair.name, _read_pairs(pair.src, pair.trg))
+    for name, src, trg in _pair_files(inputs):
+        if Beginning(read_head(src)).is_markup:
+            what = "markup in a folder of plain documents"
+            fix = "give plain text, one sentence per line, or Europarl files only"
+            raise UserError(what, where=str(src), fix=fix)
+        if both_have_empty_lines(src, trg):
+            paragraphs = split_documents(src, trg, is_empty)
+            yield Document(name, tuple(pair for paragraph in paragraphs for pair in paragraph))
+        else:
+            yield Document(name, _pairs(src, trg))
 
 
-def _read_pairs(src: Path, trg: Path) -> tuple[SentencePair, ...]:
-    if both_have_empty_lines(src, trg):
-        paragraphs = split_documents(src, trg, is_empty)
-        return tuple(pair for paragraph in paragraphs for pair in paragraph)
-    lines = align_lines(NamedLines.of(src), NamedLines.of(trg))
-    return tuple(SentencePair(*sides) for sides in lines)
+def _pair_files(inputs: Inputs) -> list[tuple[str, Path, Path]]:
+    """Pairs files of the same name, or of names that differ only in the language at the end.
 
-
-def _pair_files(inputs: Inputs) -> list[_FilePair]:
-    """Pairs files of the same name, or of names that differ only in the language at the end."""
+    Two files that are no folders are a pair without a name.
+    """
+    if not inputs.src.is_dir():
+        return [("", inputs.src, inputs.trg)]
     src_files, trg_files = _list_files(inputs.src), _list_files(inputs.trg)
     if src_files.keys() != trg_files.keys():
         src_files = _strip_language(src_files, inputs.src_language)
         trg_files = _strip_language(trg_files, inputs.trg_language)
     for name in sorted(src_files.keys() ^ trg_files.keys()):
         lonely, other = (src_files, inputs.trg) if name in src_files else (trg_files, inputs.src)
-        raise UserError(
-            f"no file of this name in {other}",
-            where=str(lonely[name]),
-            fix="give the two files of a document the same name, up to the language at the end",
-        )
-    return [_FilePair(name, src_files[name], trg_files[name]) for name in sorted(src_files)]
+        fix = "give the two files of a document the same name, up to the language at the end"
+        raise UserError(f"no file of this name in {other}", where=str(lonely[name]), fix=fix)
+    return [(name, src_files[name], trg_files[name]) for name in sorted(src_files)]
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
@@ -385,10 +342,8 @@ def _strip_language(files: dict[str, Path], language: str) -> dict[str, Path]:
     for name, path in files.items():
         short = re.sub(rf"[._-]{code}$", "", name)
         if short in stripped:
-            raise UserError(
-                f"cannot be told from {stripped[short].name}",
-                where=str(path),
-                fix="give the two files of a document the same name",
-            )
+            what = f"cannot be told from {stripped[short].name}"
+            fix = "give the two files of a document the same name"
+            raise UserError(what, where=str(path), fix=fix)
         stripped[short] = path
     return stripped

@@ -6,9 +6,10 @@ Files are plain or gzipped UTF-8; every fault is named by file and line.
 import gzip
 import io
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -123,17 +124,13 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as fault:
-                raise UserError(
-                    f"invalid UTF-8 at byte offset {offset + fault.start}",
-                    where=f"{name}:{number}",
-                    fix="convert the file to UTF-8",
-                ) from fault
+                what = f"invalid UTF-8 at byte offset {offset + fault.start}"
+                fix = "convert the file to UTF-8"
+                raise UserError(what, where=f"{name}:{number}", fix=fix) from fault
             if "\0" in line:
-                raise UserError(
-                    f"a NUL byte at byte offset {offset + raw.index(0)}",
-                    where=f"{name}:{number}",
-                    fix="this is no UTF-8 text: convert it (from UTF-16?) or remove the byte",
-                )
+                what = f"a NUL byte at byte offset {offset + raw.index(0)}"
+                fix = "this is no UTF-8 text: convert it (from UTF-16?) or remove the byte"
+                raise UserError(what, where=f"{name}:{number}", fix=fix)
             if number == 1:
                 line = line.removeprefix(BYTE_ORDER_MARK)
             offset += len(raw)
@@ -152,15 +149,13 @@ def one_line(text: str) -> str:
 def _refuse_binary(start: bytes, name: str) -> None:
     for magic, kind in BINARY_MAGIC:
         if start.startswith(magic):
-            raise UserError(
-                f"this is {kind}", where=name, fix="give plain or gzipped text in UTF-8"
-            )
+            fix = "give plain or gzipped text in UTF-8"
+            raise UserError(f"this is {kind}", where=name, fix=fix)
 
 
 def _gzip_error(where: str, fault: Exception) -> UserError:
-    return UserError(
-        f"the gzip data is cut off or damaged ({fault})", where=where, fix="fetch the file again"
-    )
+    what = f"the gzip data is cut off or damaged ({fault})"
+    return UserError(what, where=where, fix="fetch the file again")
 
 
 # Putting two sides together
@@ -174,42 +169,34 @@ class NamedLines(NamedTuple):
     name: str
     lines: Iterator[str]
 
-    @classmethod
-    def of(cls, path: Path) -> "NamedLines":
-        """Names the lines of a file by its path."""
-        return cls(str(path), read_lines(path))
+
+LINES_FIX = "the files must be aligned line by line"
 
 
-def align_lines(
-    *streams: NamedLines, fix: str = "the files must be aligned line by line"
-) -> Iterator[tuple[str, ...]]:
+def align_files(*paths: Path, fix: str = LINES_FIX) -> Iterator[tuple[str, ...]]:
+    """Yields the lines of several files side by side; unequal lengths are an error."""
+    return align_lines(*(NamedLines(str(path), read_lines(path)) for path in paths), fix=fix)
+
+
+def align_lines(*streams: NamedLines, fix: str) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several streams side by side; unequal lengths are an error."""
     side_by_side = zip_longest(*(stream.lines for stream in streams), fillvalue=_END)
     try:
         for number, lines in enumerate(side_by_side, start=1):
             if _END in lines:
-                raise _unequal_lengths(streams, lines, number, fix)
+                counts = [
+                    (number - 1 if line == _END else number + sum(1 for _ in rest), name)
+                    for line, (name, rest) in zip(lines, streams, strict=True)
+                ]
+                least, shortest = min(counts, key=itemgetter(0))
+                most, longest = max(counts, key=itemgetter(0))
+                what = f"has {most} lines but {shortest} has {least}"
+                raise UserError(what, where=f"{longest}:{number}", fix=fix)
             yield lines
     finally:  # a fault of one file leaves the others open
         for stream in streams:
             if isinstance(stream.lines, Generator):
                 stream.lines.close()
-
-
-def _unequal_lengths(
-    streams: Sequence[NamedLines], lines: tuple[str, ...], number: int, fix: str
-) -> UserError:
-    counts = [
-        number - 1 if line == _END else number + sum(1 for _ in stream.lines)
-        for stream, line in zip(streams, lines, strict=True)
-    ]
-    longest = counts.index(max(counts))
-    shortest = counts.index(min(counts))
-    return UserError(
-        f"has {counts[longest]} lines but {streams[shortest].name} has {counts[shortest]}",
-        where=f"{streams[longest].name}:{number}",
-        fix=fix,
-    )
 
 
 class PairRow(NamedTuple):
@@ -232,25 +219,19 @@ def group_rows(rows: Iterable[PairRow], path: Path) -> Iterator[Document]:
             pairs = []
         if not pairs:
             name = row.document
-            _check_new(row, first_lines, path)
+            where = f"{path}:{row.line}"
+            if not name:
+                fix = "name a document for each sentence"
+                raise UserError("no document id", where=where, fix=fix)
+            if name in first_lines:
+                began = f"it began on line {first_lines[name]}"
+                what = f"document {name!r} comes back after another one ({began})"
+                fix = "put the sentences of a document together"
+                raise UserError(what, where=where, fix=fix)
             first_lines[name] = row.line
         pairs.append(SentencePair(row.src, row.trg))
     if pairs:
         yield Document(name, tuple(pairs))
-
-
-def _check_new(row: PairRow, first_lines: dict[str, int], path: Path) -> None:
-    if not row.document:
-        raise UserError(
-            "no document id", where=f"{path}:{row.line}", fix="name a document for each sentence"
-        )
-    if row.document in first_lines:
-        raise UserError(
-            f"document {row.document!r} comes back after another one "
-            f"(it began on line {first_lines[row.document]})",
-            where=f"{path}:{row.line}",
-            fix="put the sentences of a document together",
-        )
 
 
 class PlacedSentence(NamedTuple):
@@ -273,46 +254,33 @@ class Block:
         self.sentences[str(len(self.sentences) + 1)] = PlacedSentence(line, text)
 
 
-@dataclass(frozen=True)
-class Side:
-    """The blocks of one side and the file they come from."""
-
-    path: Path
-    blocks: Iterator[Block]
-
-
-def align_blocks(src: Side, trg: Side) -> Iterator[Document]:
+def align_blocks(
+    src_path: Path, trg_path: Path, src_blocks: Iterator[Block], trg_blocks: Iterator[Block]
+) -> Iterator[Document]:
     """Yields documents from two sides; what exists on one side only is an error."""
-    for src_block in src.blocks:
-        trg_block = next(trg.blocks, None)
-        if trg_block is None or trg_block.name != src_block.name:
-            raise _lonely_document(src_block, src.path, trg_block, trg.path)
-        _require_counterparts(src_block, src.path, trg_block, trg.path)
-        _require_counterparts(trg_block, trg.path, src_block, src.path)
-        pairs = tuple(
-            SentencePair(sentence.text, trg_block.sentences[key].text)
-            for key, sentence in src_block.sentences.items()
-        )
-        if pairs:
-            yield Document(src_block.name, pairs)
-    for trg_block in trg.blocks:
-        raise _lonely_document(trg_block, trg.path, None, src.path)
+    for src in src_blocks:
+        trg = next(trg_blocks, None)
+        if trg is None or trg.name != src.name:
+            raise _lonely_document(src, src_path, trg, trg_path)
+        _require_counterparts(src, src_path, trg, trg_path)
+        _require_counterparts(trg, trg_path, src, src_path)
+        if src.sentences:
+            texts = ((one.text, trg.sentences[key].text) for key, one in src.sentences.items())
+            yield Document(src.name, tuple(SentencePair(*pair) for pair in texts))
+    for trg in trg_blocks:
+        raise _lonely_document(trg, trg_path, None, src_path)
 
 
 def _require_counterparts(block: Block, path: Path, other: Block, other_path: Path) -> None:
     for key, sentence in block.sentences.items():
         if key not in other.sentences:
-            raise UserError(
-                f"sentence {key} of document {block.name!r} has no counterpart in {other_path}",
-                where=f"{path}:{sentence.line}",
-                fix="align the two sides sentence by sentence",
-            )
+            what = f"sentence {key} of document {block.name!r} has no counterpart in {other_path}"
+            fix = "align the two sides sentence by sentence"
+            raise UserError(what, where=f"{path}:{sentence.line}", fix=fix)
 
 
 def _lonely_document(block: Block, path: Path, other: Block | None, other_path: Path) -> UserError:
     found = f"{other_path}:{other.line} has {other.name!r}" if other else f"{other_path} has ended"
-    return UserError(
-        f"document {block.name!r} has no counterpart: {found}",
-        where=f"{path}:{block.line}",
-        fix="both sides need the same documents in the same order",
-    )
+    what = f"document {block.name!r} has no counterpart: {found}"
+    fix = "both sides need the same documents in the same order"
+    return UserError(what, where=f"{path}:{block.line}", fix=fix)

@@ -7,8 +7,7 @@ a reference to another file or defines an entity, so that a file may come from a
 import html
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -18,7 +17,6 @@ from wholedoc.corpus.readers.inputs import Beginning, Inputs, same_language
 from wholedoc.corpus.readers.lines import (
     Block,
     PlacedSentence,
-    Side,
     align_blocks,
     one_line,
     read_chunks,
@@ -63,11 +61,8 @@ def read_xml(path: Path) -> Iterator[Token]:
                 yield tokens.popleft()
         parser.Parse(b"", True)
     except expat.ExpatError as fault:
-        raise UserError(
-            f"malformed XML ({expat.ErrorString(fault.code)})",
-            where=f"{path}:{fault.lineno}",
-            fix="repair the file",
-        ) from fault
+        what = f"malformed XML ({expat.ErrorString(fault.code)})"
+        raise _malformed(what, path, fault.lineno) from fault
     yield from tokens
 
 
@@ -122,18 +117,15 @@ def read_sgml(path: Path) -> Iterator[Token]:
             if tag.group(1):
                 yield Closing(name, line)
             else:
-                yield Opening(name, _attributes(tag.group(3)), line)
+                attributes = {
+                    key.lower(): html.unescape(double or single or bare)
+                    for key, double, single, bare in _ATTRIBUTE.findall(tag.group(3))
+                }
+                yield Opening(name, attributes, line)
         yield Characters(html.unescape(pending[position:]))
         pending = ""
     if pending:
         raise UserError("a tag is not closed", where=str(path), fix="repair the file")
-
-
-def _attributes(text: str) -> dict[str, str]:
-    return {
-        name.lower(): html.unescape(double or single or bare)
-        for name, double, single, bare in _ATTRIBUTE.findall(text)
-    }
 
 
 # Evaluation sets: the SGML of NIST, WMT and IWSLT, and the XML of WMT since 2021
@@ -143,13 +135,11 @@ _SETS = {"srcset": "src", "refset": "ref", "tstset": "hyp"}
 
 def is_evaluation_set(inputs: Inputs) -> bool:
     """Tells whether the files are evaluation sets."""
-    return all(_is_set(beginning) for beginning in (inputs.src_beginning, inputs.trg_beginning))
-
-
-def _is_set(beginning: Beginning) -> bool:
-    if beginning.root in ("mteval", "dataset", *_SETS):
-        return True
-    return beginning.root == "doc" and beginning.has_tag("seg")
+    return all(
+        beginning.root in ("mteval", "dataset", *_SETS)
+        or (beginning.root == "doc" and beginning.has_tag("seg"))
+        for beginning in inputs.beginnings
+    )
 
 
 def read_evaluation_set(inputs: Inputs) -> Iterator[Document]:
@@ -159,127 +149,108 @@ def read_evaluation_set(inputs: Inputs) -> Iterator[Document]:
     """
     src_kinds = ("src",) if inputs.one_file else ("src", "ref", "hyp")
     trg_kinds = ("ref", "hyp") if inputs.one_file else ("ref", "hyp", "src")
-    return align_blocks(
-        Side(inputs.src, _blocks(inputs.src, src_kinds, inputs.src_language)),
-        Side(inputs.trg, _blocks(inputs.trg, trg_kinds, inputs.trg_language)),
-    )
+    src = _blocks(inputs.src, src_kinds, inputs.src_language)
+    trg = _blocks(inputs.trg, trg_kinds, inputs.trg_language)
+    return align_blocks(inputs.src, inputs.trg, src, trg)
 
 
-@dataclass
-class _Version:
-    """One version of a document: the source, a reference or a system's output."""
-
-    kind: str
+class _Version(NamedTuple):
+    kind: str  # src, ref or hyp
     language: str
     block: Block
 
 
-@dataclass
-class _Versions:
-    """All versions of one document that stand together, and the set they stand in."""
+def _blocks(path: Path, kinds: Sequence[str], language: str) -> Iterator[Block]:
+    """Yields one side of each document, from the first set that has this side.
 
-    name: str
-    line: int
-    set_number: int
-    found: list[_Version] = field(default_factory=list)
+    That is the first version of the first kind there is, in the language if one is.
+    """
 
-    def choose(self, kinds: tuple[str, ...], language: str) -> Block | None:
-        """Returns the first version of the first kind there is, in the language if one is."""
-        for kind in kinds:
-            versions = [version for version in self.found if version.kind == kind]
-            fitting = [v for v in versions if language and same_language(v.language, language)]
-            if versions:
-                return (fitting or versions)[0].block
-        return None
+    def preference(version: _Version) -> tuple[int, bool]:
+        is_wanted = bool(language) and same_language(version.language, language)
+        return kinds.index(version.kind), not is_wanted
 
-
-def _blocks(path: Path, kinds: tuple[str, ...], language: str) -> Iterator[Block]:
-    """Yields one side of each document, from the first set that has this side."""
-    set_number = 0
-    for document in _SetReader(path).documents():
-        block = document.choose(kinds, language)
-        if block is None:
+    chosen_set = 0
+    for set_number, versions in _documents(path):
+        fitting = [version for version in versions if version.kind in kinds]
+        if not fitting:
             continue  # if the other side has it, aligning the sides says what is missing
-        set_number = set_number or document.set_number
-        if document.set_number != set_number:
+        chosen_set = chosen_set or set_number
+        if set_number != chosen_set:
             return
-        yield block
+        yield min(fitting, key=preference).block
 
 
-class _SetReader:
-    """Puts the tokens of one file together into documents."""
+def _documents(path: Path) -> Iterator[tuple[int, list[_Version]]]:
+    """Yields the number of its set and all versions of each document."""
+    is_dataset = Beginning(read_head(path)).root == "dataset"
+    set_number, set_kind = 1, "src"
+    document: Opening | None = None
+    name = ""
+    versions: list[_Version] = []
+    for token in _join_segments(read_xml(path) if is_dataset else read_sgml(path), path):
+        match token:
+            case Opening("doc", attributes, line):
+                name = attributes.get("docid") or attributes.get("id", "")
+                if document or not name:
+                    what = "a <doc> is not closed" if document else "a <doc> has no id"
+                    raise _malformed(what, path, (document or token).line)
+                document = token
+                versions = [] if is_dataset else [_Version(set_kind, "", Block(name, line))]
+            case Opening("src" | "ref" | "hyp", attributes, line) if document:
+                block = Block(name, line)
+                versions.append(_Version(token.name, attributes.get("lang", ""), block))
+            case Opening(tag) if tag in _SETS:
+                set_number, set_kind = set_number + 1, _SETS[tag]
+            case _Segment():
+                _add_segment(token, versions, path)
+            case Closing("doc", line):
+                if not document:
+                    raise _malformed("a </doc> outside a document", path, line)
+                yield set_number, versions
+                document, versions = None, []
+    if document:
+        raise _malformed("a <doc> is not closed", path, document.line)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._is_dataset = Beginning(read_head(path)).root == "dataset"
-        self._set_number = 1
-        self._set_kind = "src"
-        self._document: _Versions | None = None
-        self._segment: Opening | None = None
-        self._text: list[str] = []
 
-    def documents(self) -> Iterator[_Versions]:
-        """Yields the documents of the file, each with all its versions."""
-        for token in read_xml(self._path) if self._is_dataset else read_sgml(self._path):
-            match token:
-                case Opening():
-                    self._open(token)
-                case Characters(text):
-                    self._text.append(text)
-                case Closing("seg", line):
-                    self._close_segment(line)
-                case Closing("doc", line):
-                    yield self._close_document(line)
-        if self._document:
-            raise self._malformed("a <doc> is not closed", self._document.line)
+class _Segment(NamedTuple):
+    id: str
+    text: str
+    line: int
+    last_line: int
 
-    def _open(self, tag: Opening) -> None:
-        if self._segment and tag.name in ("seg", "doc"):
-            raise self._malformed("a <seg> is not closed", self._segment.line)
-        if tag.name in _SETS:
-            self._set_number += 1
-            self._set_kind = _SETS[tag.name]
-        elif tag.name == "doc":
-            self._open_document(tag)
-        elif tag.name in ("src", "ref", "hyp") and self._document:
-            self._add_version(tag.name, tag.attributes.get("lang", ""), tag.line)
-        elif tag.name == "seg":
-            self._segment = tag
-            self._text = []
 
-    def _open_document(self, tag: Opening) -> None:
-        if self._document:
-            raise self._malformed("a <doc> is not closed", self._document.line)
-        name = tag.attributes.get("docid") or tag.attributes.get("id")
-        if not name:
-            raise self._malformed("a <doc> has no id", tag.line)
-        self._document = _Versions(name, tag.line, self._set_number)
-        if not self._is_dataset:
-            self._add_version(self._set_kind, "", tag.line)
+def _join_segments(tokens: Iterator[Token], path: Path) -> Iterator[Opening | Closing | _Segment]:
+    """Puts the tokens of each segment together and leaves out all other text."""
+    segment: Opening | None = None
+    texts: list[str] = []
+    for token in tokens:
+        match token:
+            case Characters(text):
+                texts.append(text)
+            case Closing("seg", line) if segment:
+                text = one_line("".join(texts))
+                yield _Segment(segment.attributes.get("id", ""), text, segment.line, line)
+                segment = None
+            case Closing("seg", line):
+                raise _malformed("a </seg> outside a document", path, line)
+            case Opening("seg" | "doc") | Closing("doc") if segment:
+                raise _malformed("a <seg> is not closed", path, segment.line)
+            case Opening("seg"):
+                segment, texts = token, []
+            case _:
+                yield token
 
-    def _add_version(self, kind: str, language: str, line: int) -> None:
-        if self._document:
-            block = Block(self._document.name, line)
-            self._document.found.append(_Version(kind, language, block))
 
-    def _close_segment(self, line: int) -> None:
-        segment = self._segment
-        if segment is None or self._document is None or not self._document.found:
-            raise self._malformed("a </seg> outside a document", line)
-        sentences = self._document.found[-1].block.sentences
-        key = segment.attributes.get("id") or str(len(sentences) + 1)
-        if key in sentences:
-            raise self._malformed(f"segment {key} comes twice in one document", segment.line)
-        sentences[key] = PlacedSentence(segment.line, one_line("".join(self._text)))
-        self._segment = None
+def _add_segment(segment: _Segment, versions: Sequence[_Version], path: Path) -> None:
+    if not versions:
+        raise _malformed("a </seg> outside a document", path, segment.last_line)
+    sentences = versions[-1].block.sentences
+    key = segment.id or str(len(sentences) + 1)
+    if key in sentences:
+        raise _malformed(f"segment {key} comes twice in one document", path, segment.line)
+    sentences[key] = PlacedSentence(segment.line, segment.text)
 
-    def _close_document(self, line: int) -> _Versions:
-        if self._segment:
-            raise self._malformed("a <seg> is not closed", self._segment.line)
-        if self._document is None:
-            raise self._malformed("a </doc> outside a document", line)
-        document, self._document = self._document, None
-        return document
 
-    def _malformed(self, what: str, line: int) -> UserError:
-        return UserError(what, where=f"{self._path}:{line}", fix="repair the file")
+def _malformed(what: str, path: Path, line: int) -> UserError:
+    return UserError(what, where=f"{path}:{line}", fix="repair the file")

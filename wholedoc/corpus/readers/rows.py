@@ -19,15 +19,10 @@ TRG_NAMES = ("trg", "tgt", "target", "target_text")
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", re.IGNORECASE)
 
 
-def _read_rows(
+def _rows(
     path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int = 0
-) -> Iterator[Document]:
-    return group_rows(_parse_rows(path, parse, skip), path)
-
-
-def _parse_rows(
-    path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int
 ) -> Iterator[PairRow]:
+    """Reads the lines after the first ``skip`` with a function that splits one into its fields."""
     for number, line in enumerate(read_lines(path), start=1):
         if number <= skip or not line.strip(" "):
             continue
@@ -42,13 +37,12 @@ def _parse_rows(
 
 def has_triple_bars(inputs: Inputs) -> bool:
     """Tells whether the first line has fields between triple bars."""
-    first = inputs.src_beginning.first_line
-    return inputs.one_file and BAR in first and not first.startswith("{")
+    return BAR in inputs.only_line
 
 
 def read_triple_bars(inputs: Inputs) -> Iterator[Document]:
     """Yields documents from lines of three fields between triple bars."""
-    return _read_rows(inputs.src, _split_bars)
+    return group_rows(_rows(inputs.src, _split_bars), inputs.src)
 
 
 def _split_bars(line: str) -> tuple[str, str, str]:
@@ -66,8 +60,7 @@ def _split_bars(line: str) -> tuple[str, str, str]:
 
 def has_tabs(inputs: Inputs) -> bool:
     """Tells whether the first line has columns separated by tabs."""
-    first = inputs.src_beginning.first_line
-    return inputs.one_file and "\t" in first and not first.startswith("{")
+    return "\t" in inputs.only_line
 
 
 def read_tsv(inputs: Inputs) -> Iterator[Document]:
@@ -94,7 +87,7 @@ def read_tsv(inputs: Inputs) -> Iterator[Document]:
         document, src, trg = (cells[column] for column in columns)
         return document.strip(), src, trg
 
-    return _read_rows(inputs.src, split_tabs, skip=number)
+    return group_rows(_rows(inputs.src, split_tabs, skip=number), inputs.src)
 
 
 # One JSON object per line
@@ -102,7 +95,7 @@ def read_tsv(inputs: Inputs) -> Iterator[Document]:
 
 def has_json(inputs: Inputs) -> bool:
     """Tells whether the file begins with a JSON object."""
-    return inputs.one_file and inputs.src_beginning.first_line.startswith("{")
+    return inputs.only_line.startswith("{")
 
 
 def read_jsonl(inputs: Inputs) -> Iterator[Document]:
@@ -124,7 +117,7 @@ def read_jsonl(inputs: Inputs) -> Iterator[Document]:
         src, trg = _find_sides([key for key in sentences if key != document], inputs)
         return _text(entry, document), _text(sentences, src), _text(sentences, trg)
 
-    return _read_rows(inputs.src, parse)
+    return group_rows(_rows(inputs.src, parse), inputs.src)
 
 
 def _text(entry: Mapping[str, object], key: str) -> str:

@@ -20,6 +20,7 @@ from wholedoc.corpus.readers.lines import (
     decode_lines,
     group_rows,
     open_bytes,
+    read_lines,
     unpack,
 )
 
@@ -99,10 +100,13 @@ def _label_lines(lines: Sequence[str], name: str, doc: str) -> tuple[str, Iterab
         return _label_by_doc_file(lines, name, Path(doc))
     marker = next((marker for line in lines if (marker := marker_of(line))), "")
     if marker:
-        return "marker-lines", _label_by_markers(lines, marker)
-    labels = list(_label_by_empty_lines(lines))
+        is_marker = [marker_of(line) == marker for line in lines]
+        numbers = zip(is_marker, _number_documents(is_marker), strict=True)
+        return "marker-lines", [_NO_DOCUMENT if skipped else label for skipped, label in numbers]
+    empty = [is_empty(line) for line in lines]
+    labels = list(_number_documents(empty))
     blocks = int(labels[-1])
-    if blocks > 1 and sum(not is_empty(line) for line in lines) >= 2 * blocks:
+    if blocks > 1 and empty.count(False) >= 2 * blocks:
         return "empty-lines", labels
     return "paragraphs" if blocks > 1 else "none", ["1"] * len(lines)
 
@@ -113,35 +117,22 @@ def _label_by_doc_file(lines: Sequence[str], name: str, doc: Path) -> tuple[str,
         rows = number_rows(((line, "") for line in lines), doc)
     else:
         boundaries = "document-ids"
-        streams = (NamedLines(name, iter(lines)), NamedLines.of(doc))
-        aligned = align_lines(*streams, fix=DOC_FILE_FIX)
+        ids = NamedLines(str(doc), read_lines(doc))
+        aligned = align_lines(NamedLines(name, iter(lines)), ids, fix=DOC_FILE_FIX)
         rows = (
             PairRow(number, label.strip(), "", "") for number, (_, label) in enumerate(aligned, 1)
         )
     return boundaries, [document.name for document in group_rows(rows, doc) for _ in document]
 
 
-def _label_by_markers(lines: Iterable[str], marker: str) -> Iterator[str]:
+def _number_documents(boundaries: Iterable[bool]) -> Iterator[str]:
+    """Numbers documents, given which lines are boundaries; these belong to the one before."""
     number = 1
-    has_text = False  # a marker before the first sentence, or after another, ends no document
-    for line in lines:
-        if marker_of(line) == marker:
-            number += has_text
-            has_text = False
-            yield _NO_DOCUMENT
-        else:
-            has_text = True
-            yield str(number)
-
-
-def _label_by_empty_lines(lines: Iterable[str]) -> Iterator[str]:
-    number = 1
-    has_text = ended = False
-    for line in lines:
-        if is_empty(line):
+    has_text = ended = False  # a boundary before the first sentence ends no document
+    for is_boundary in boundaries:
+        if is_boundary:
             ended = has_text
-        elif ended:
-            number += 1
-            ended = False
-        has_text = has_text or not is_empty(line)
+        else:
+            number += ended
+            has_text, ended = True, False
         yield str(number)

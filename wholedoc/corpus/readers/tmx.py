@@ -7,7 +7,7 @@ from pathlib import Path
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers.inputs import Inputs, choose_sides, find_language, same_language
 from wholedoc.corpus.readers.lines import PairRow, group_rows, one_line
-from wholedoc.corpus.readers.markup import Characters, Closing, Opening, read_xml
+from wholedoc.corpus.readers.markup import Characters, Closing, Opening, Token, read_xml
 from wholedoc.errors import UserError
 
 # Types of <prop> and attributes of <tu> that name a document, without the x- of private types.
@@ -30,119 +30,92 @@ class _Unit:
 
 
 def is_tmx(inputs: Inputs) -> bool:
+    """Tells whether the file is a translation memory."""
+    return inputs.one_file and inputs.beginnings[0].root == "tmx"
+
+
+def names_documents(inputs: Inputs) -> bool:
     """Tells whether the file is a translation memory whose units name documents."""
-    return _is_memory(inputs) and _first_unit(inputs.src).document != ""
-
-
-def is_plain_tmx(inputs: Inputs) -> bool:
-    """Tells whether the file is a translation memory whose units name no document."""
-    return _is_memory(inputs) and _first_unit(inputs.src).document == ""
-
-
-def _is_memory(inputs: Inputs) -> bool:
-    return inputs.one_file and inputs.src_beginning.root == "tmx"
+    if not is_tmx(inputs):
+        return False
+    unit = next(_units(inputs.src), None)
+    if unit is None:
+        raise UserError("no translation unit", where=str(inputs.src), fix="export the memory again")
+    return unit.document != ""
 
 
 def read_tmx(inputs: Inputs) -> Iterator[Document]:
-    """Yields runs of units that name the same document."""
-    return group_rows(_rows(inputs, named=True), inputs.src)
+    """Yields runs of units that name the same document; one document if they name none."""
+    return group_rows(_rows(inputs), inputs.src)
 
 
-def read_plain_tmx(inputs: Inputs) -> Iterator[Document]:
-    """Yields all units as one document."""
-    return group_rows(_rows(inputs, named=False), inputs.src)
-
-
-def _rows(inputs: Inputs, *, named: bool) -> Iterator[PairRow]:
+def _rows(inputs: Inputs) -> Iterator[PairRow]:
     path = inputs.src
     src_language, trg_language = inputs.src_language, inputs.trg_language
     languages: set[str] = set()
-    for unit in _UnitReader(path).units():
+    named: bool | None = None
+    for unit in _units(path):
+        named = bool(unit.document) if named is None else named
         if bool(unit.document) != named:
-            raise UserError(
-                f"this unit names {'no' if named else 'a'} document, unlike those before it",
-                where=f"{path}:{unit.line}",
-                fix="name the document of every unit or of none",
-            )
+            what = f"this unit names {'no' if named else 'a'} document, unlike those before it"
+            fix = "name the document of every unit or of none"
+            raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
         languages.update(unit.segments)
         if not src_language and not same_language(unit.src_language, trg_language):
             src_language = unit.src_language
         src, trg = choose_sides(list(unit.segments), src_language, trg_language)
         if len(unit.segments) > 2 and not (src_language and trg_language):
-            raise UserError(
-                f"units in {len(unit.segments)} languages ({', '.join(unit.segments)})",
-                where=f"{path}:{unit.line}",
-                fix="say which is the source language and which the target language",
-            )
+            what = f"units in {len(unit.segments)} languages ({', '.join(unit.segments)})"
+            fix = "say which is the source language and which the target language"
+            raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
         if src and trg:  # from here on, a unit without one of the two lacks a translation
             src_language, trg_language = src_language or src, trg_language or trg
         texts = {"": "", **unit.segments}
         yield PairRow(unit.line, unit.document or "1", texts[src], texts[trg])
     for wanted in (src_language, trg_language):
         if not find_language(sorted(languages), wanted):
-            raise UserError(
-                f"no unit in the language {wanted!r}, only {', '.join(sorted(languages))}"
-                if wanted
-                else f"only one language, {', '.join(sorted(languages))}",
-                where=str(path),
-                fix="name the languages as the file does",
-            )
+            listed = ", ".join(sorted(languages))
+            missing = f"no unit in the language {wanted!r}, only {listed}"
+            what = missing if wanted else f"only one language, {listed}"
+            raise UserError(what, where=str(path), fix="name the languages as the file does")
 
 
-def _first_unit(path: Path) -> _Unit:
-    unit = next(_UnitReader(path).units(), None)
-    if unit is None:
-        raise UserError("no translation unit", where=str(path), fix="export the memory again")
-    return unit
+def _units(path: Path) -> Iterator[_Unit]:
+    """Puts the tokens of a file together into translation units."""
+    file_language = language = property_type = ""
+    unit = _Unit(0)
+    texts: list[str] = []
+    for token in _without_codes(read_xml(path)):
+        match token:
+            case Opening("header", attributes):
+                file_language = attributes.get("srclang", "").replace("*all*", "")
+            case Opening("tu", attributes, line):
+                named = (value for key, value in attributes.items() if _names_document(key))
+                unit = _Unit(line, next(named, ""), attributes.get("srclang", file_language))
+            case Opening("tuv", attributes):
+                language = attributes.get("xml:lang") or attributes.get("lang", "")
+            case Opening("seg" | "prop", attributes):
+                texts, property_type = [], attributes.get("type", "")
+            case Characters(text):
+                texts.append(text)
+            case Closing("prop") if _names_document(property_type):
+                unit.document = unit.document or one_line("".join(texts))
+            case Closing("seg"):
+                unit.segments.setdefault(language, one_line("".join(texts)))
+            case Closing("tu"):
+                yield unit
 
 
-class _UnitReader:
-    """Puts the tokens of one file together into translation units."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._src_language = ""
-        self._unit = _Unit(0)
-        self._language = ""
-        self._property = ""
-        self._codes = 0  # how many elements deep inside formatting codes
-        self._text: list[str] = []
-
-    def units(self) -> Iterator[_Unit]:
-        """Yields the units of the file."""
-        for token in read_xml(self._path):
-            match token:
-                case Opening():
-                    self._open(token)
-                case Characters(text) if not self._codes:
-                    self._text.append(text)
-                case Closing("tu"):
-                    yield self._unit
-                case Closing(name):
-                    self._close(name)
-
-    def _open(self, tag: Opening) -> None:
-        if tag.name == "header":
-            self._src_language = tag.attributes.get("srclang", "").replace("*all*", "")
-        elif tag.name == "tu":
-            src_language = tag.attributes.get("srclang", self._src_language)
-            named = (value for key, value in tag.attributes.items() if _names_document(key))
-            self._unit = _Unit(tag.line, next(named, ""), src_language)
-        elif tag.name == "tuv":
-            self._language = tag.attributes.get("xml:lang") or tag.attributes.get("lang", "")
-        elif tag.name in ("seg", "prop"):
-            self._text = []
-            self._property = tag.attributes.get("type", "")
-        elif tag.name in _CODES:
-            self._codes += 1
-
-    def _close(self, name: str) -> None:
-        if name == "prop" and _names_document(self._property):
-            self._unit.document = self._unit.document or one_line("".join(self._text))
-        elif name == "seg":
-            self._unit.segments.setdefault(self._language, one_line("".join(self._text)))
-        elif name in _CODES:
-            self._codes -= 1
+def _without_codes(tokens: Iterator[Token]) -> Iterator[Token]:
+    depth = 0  # inside elements of formatting codes
+    for token in tokens:
+        if isinstance(token, Characters):
+            if not depth:
+                yield token
+        elif token.name in _CODES:
+            depth += 1 if isinstance(token, Opening) else -1
+        else:
+            yield token
 
 
 def _names_document(name: str) -> bool:
