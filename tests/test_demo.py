@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from wholedoc.app.demo import DemoMeasures, DemoSystem, Tour, run_demo
-from wholedoc.app.demo_report import _marked, print_tour, write_report
+from wholedoc.app.demo import (
+    DemoMeasures,
+    DemoSystem,
+    Tour,
+    mark_items,
+    print_tour,
+    run_demo,
+    write_report,
+)
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.metrics.phenomena import measure
 from wholedoc.metrics.scores import Score
@@ -163,7 +170,7 @@ def test_particles_beside_a_name_are_marked_too() -> None:
         for name, text in (("s-nmt", "de tamrei bo de."), ("both", "ke tamray bo ke."))
     ]
     tour = Tour([document], [item], ("ke", "de"), systems)
-    wrong, right = (_marked(tour, system, 0)[0] for system in systems)
+    wrong, right = (mark_items(tour, system, 0)[0] for system in systems)
     assert [text for text, mark in wrong if mark == "wrong"] == ["de", "tamrei", "de"]
     assert [text for text, mark in right if mark == "right"] == ["ke", "tamray", "ke"]
     assert {mark for text, mark in [*wrong, *right] if text == "bo"} == {""}

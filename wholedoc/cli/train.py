@@ -140,8 +140,7 @@ def demo(
     """Make an artificial corpus, train four systems on it, show what document context changes."""
     load_config(config, settings or [])  # before torch is loaded
 
-    from wholedoc.app.demo import run_demo
-    from wholedoc.app.demo_report import print_tour, write_report
+    from wholedoc.app.demo import print_tour, run_demo, write_report
 
     tour = run_demo(out, seed, config, settings or [])
     write_report(out / "report.html", tour)
