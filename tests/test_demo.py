@@ -15,11 +15,12 @@ from wholedoc.app.demo import (
     DemoMeasures,
     DemoSystem,
     Tour,
+    draw_tour,
     mark_items,
-    print_tour,
     run_demo,
     write_report,
 )
+from wholedoc.cli.options import print_result
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.metrics.phenomena import measure
 from wholedoc.metrics.scores import Score
@@ -147,7 +148,7 @@ def test_the_tour_is_shown_as_json_as_text_and_as_a_page(
         assert (tmp_path / "runs" / system["name"] / "config.toml").exists()
     assert ["shuffled" in system for system in shown] == [False, True, True, True]
     assert measures < shown[1]["shuffled"].keys()
-    print_tour(tour)
+    print_result(draw_tour(tour))
     printed = capsys.readouterr().out
     assert all(name in printed for name in ("s-nmt", "both", "shuffled"))
     write_report(tmp_path / "report.html", tour)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -26,14 +26,7 @@ from wholedoc.metrics.phenomena import Phenomena, measure, read_key
 from wholedoc.metrics.scores import Score, corpus_bleu
 from wholedoc.progress import say
 from wholedoc.rendering.page import escape, make_page, make_table
-from wholedoc.synthetic import (
-    INFORMATION,
-    KINDS,
-    KeyItem,
-    SynthConfig,
-    build_language,
-    write_synth,
-)
+from wholedoc.synthetic import INFORMATION, KINDS, KeyItem, SynthConfig, build_language, write_synth
 from wholedoc.training.stages import train
 
 SYSTEMS = {
@@ -161,8 +154,8 @@ _COLUMNS = ["right, %", "BLEU", "pronouns", "topic words", "names", "consistency
 _STYLES = {"right": "bold green", "wrong": "bold red underline", "": ""}
 
 
-def print_tour(tour: Tour) -> None:
-    """Show the measures and a sample document on standard output."""
+def draw_tour(tour: Tour) -> Group:
+    """The measures and a sample document, for a terminal."""
     table = Table(title="Words that only the rest of the document can settle")
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column == _COLUMNS[0] else "right")
@@ -176,7 +169,7 @@ def print_tour(tour: Tour) -> None:
         for name, sentences in marked.items():
             pieces = ((text, _STYLES[mark]) for text, mark in sentences[t])
             lines.append(Text.assemble(f"  {name:{width}}  ", *pieces))
-    Console().print(Group("", table, "", *lines))
+    return Group("", table, "", *lines)
 
 
 def write_report(path: Path, tour: Tour) -> None:

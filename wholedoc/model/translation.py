@@ -12,13 +12,7 @@ from wholedoc.config import FusionName, MemoryName, ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder, Gates
-from wholedoc.model.memory import (
-    DocumentContext,
-    Queries,
-    Readings,
-    SourceMemory,
-    TargetQuery,
-)
+from wholedoc.model.memory import DocumentContext, Queries, Readings, SourceMemory, TargetQuery
 
 
 class TranslationModel(nn.Module):
