@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from wholedoc.cli.options import SHIPPED, ConfigArgument, JsonFlag, Settings, print_result
-from wholedoc.config import load_config, load_model_config, shipped_experiments
+from wholedoc.config import load_config, load_model_config, shipped_configs
 from wholedoc.corpus.readers import Inputs
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -81,7 +81,7 @@ def experiment(
         str,
         Argument(
             metavar="EXPERIMENT",
-            help=f"A TOML file, or a shipped one: {', '.join(shipped_experiments())}.",
+            help=f"A TOML file, or a shipped one: {', '.join(shipped_configs(experiments=True))}.",
         ),
     ],
     jobs: Annotated[
