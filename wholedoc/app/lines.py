@@ -142,7 +142,7 @@ def _format(index: int, candidates: "list[Translation]", nbest: int) -> str:
 
 def write_lines(output: TextIO, lines: Iterable[str]) -> None:
     """Write lines at once; a failure names the file."""
-    place = "standard output" if output is sys.stdout else output.name
+    place = "standard output" if output is sys.stdout else getattr(output, "name", "output")
     with name_file(place, "make room or choose another file with -o"):
         output.writelines(f"{line}\n" for line in lines)
         output.flush()
