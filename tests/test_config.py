@@ -19,7 +19,7 @@ from wholedoc.config import (
     SearchConfig,
     StageConfig,
     VocabularyConfig,
-    config_from_dict,
+    build,
     load_config,
     shipped_configs,
 )
@@ -112,7 +112,7 @@ def test_refused(tmp_path: Path, toml: str, message: str) -> None:
         ("model.hidden=big", 'model.hidden = "big" is not a whole number'),
         ("model=3", "model must be a section"),
         ("data.train.src=\udce9.et", "a byte that is not UTF-8"),
-        ("seed.x=3", "'seed' is a value, not a section; set seed itself"),
+        ("seed.x=3", 'seed = {"x": 3} is not a whole number; give a whole number'),
     ],
 )
 def test_refused_settings(tmp_path: Path, setting: str, message: str) -> None:
@@ -233,9 +233,9 @@ def test_a_base_is_a_shipped_configuration(tmp_path: Path, base: str) -> None:
 
 
 def test_a_whole_number_is_good_for_a_number_only() -> None:
-    assert config_from_dict({"stage1": {"clip": 1}}, "x").stage1.clip == 1.0
+    assert build(Config, {"stage1": {"clip": 1}}, "x").stage1.clip == 1.0
     with pytest.raises(UserError, match="whole number"):
-        config_from_dict({"stage1": {"epochs": 1.5}}, "x")
+        build(Config, {"stage1": {"epochs": 1.5}}, "x")
 
 
 @pytest.mark.parametrize("what", ["missing", "directory", "binary"])

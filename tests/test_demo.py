@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 
-from wholedoc.app.demo import DemoMeasures, DemoSystem, Tour, run_demo
-from wholedoc.app.demo_report import _marked, print_tour, write_report
+from wholedoc.app.demo import (
+    DemoMeasures,
+    DemoSystem,
+    Tour,
+    draw_tour,
+    mark_items,
+    run_demo,
+    write_report,
+)
+from wholedoc.cli.options import print_result
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.metrics.phenomena import measure
 from wholedoc.metrics.scores import Score
@@ -141,7 +149,7 @@ def test_the_tour_is_shown_as_json_as_text_and_as_a_page(
         assert (tmp_path / "runs" / system["name"] / "config.toml").exists()
     assert ["shuffled" in system for system in shown] == [False, True, True, True]
     assert measures < shown[1]["shuffled"].keys()
-    print_tour(tour)
+    print_result(draw_tour(tour))
     printed = capsys.readouterr().out
     assert all(name in printed for name in ("s-nmt", "both", "shuffled"))
     write_report(tmp_path / "report.html", tour)
@@ -164,7 +172,7 @@ def test_particles_beside_a_name_are_marked_too() -> None:
         for name, text in (("s-nmt", "de tamrei bo de."), ("both", "ke tamray bo ke."))
     ]
     tour = Tour([document], [item], ("ke", "de"), systems)
-    wrong, right = (_marked(tour, system, 0)[0] for system in systems)
+    wrong, right = (mark_items(tour, system, 0)[0] for system in systems)
     assert [text for text, mark in wrong if mark == "wrong"] == ["de", "tamrei", "de"]
     assert [text for text, mark in right if mark == "right"] == ["ke", "tamray", "ke"]
     assert {mark for text, mark in [*wrong, *right] if text == "bo"} == {""}

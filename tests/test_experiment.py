@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from wholedoc.config import shipped_experiments
+from wholedoc.config import shipped_configs
 from wholedoc.errors import UserError
 from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
@@ -90,7 +90,7 @@ def write(path: Path, text: str) -> Path:
 DATA = "".join(f'[set.data.{name}]\nsrc = "x"\ntrg = "y"\n' for name in ("train", "dev", "test"))
 
 
-@pytest.mark.parametrize("name", shipped_experiments())
+@pytest.mark.parametrize("name", shipped_configs(experiments=True))
 def test_shipped_experiments_load(name: str) -> None:
     experiment = load_experiment(name)
     assert experiment.out == Path("experiments") / name

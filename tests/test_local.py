@@ -74,7 +74,7 @@ def log_probabilities(
     source = model.decoder.prepare(encoding, readings)
     state, found = model.decoder.start(encoding), []
     for word in words.T:
-        state, scores, _ = model.decoder.predict(state, word, source)
+        state, scores, _ = toy.predict(model.decoder, state, word, source)
         found.append(scores)
     return torch.stack(found, dim=1)
 

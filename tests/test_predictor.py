@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from toy import predict
 from typer.testing import CliRunner
 
 from wholedoc.cli import app
@@ -54,7 +55,9 @@ def test_steps_equal_those_of_the_decoder(make_model, config: ModelConfig, width
         state = state.select(rows)
         words = torch.full_like(rows, BOS)
         for step in range(3):
-            expected_state, expected, weights = model.decoder.predict(expected_state, words, source)
+            expected_state, expected, weights = predict(
+                model.decoder, expected_state, words, source
+            )
             state, logits, found = predictor.step(state, words, sentences)
             assert logits.shape[-1] == 64
             assert logits[:, 37:].eq(-torch.inf).all()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from wholedoc.config import Config, load_config
 from wholedoc.decoding.translator import TranslatedDocument, Translator
+from wholedoc.model.decoder import Decoder, DecoderState, Source
 from wholedoc.model.memory import DocumentContext, Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
@@ -142,3 +143,16 @@ def stopped_training(
         patch.setattr(loop._Loop, "_keep", stop_in_the_middle)
         with pytest.raises(loop.Stopped):
             train(config, directory)
+
+
+def predict(
+    decoder: Decoder, state: DecoderState, words: Tensor, source: Source
+) -> tuple[DecoderState, Tensor, Tensor]:
+    """s_j, log P(y_j) for every word, and α_j, given the last words: one step of the formulas."""
+    embedded = decoder.embedding(words)
+    word = decoder.word(embedded)
+    if source.gates is not None:
+        word = word + source.gates
+    state, context, weights = decoder.step(state, word, source.attended, source.words)
+    features = decoder.output.features(state.upper, context, embedded)
+    return state, decoder.log_probabilities(features, source.logits), weights

@@ -29,13 +29,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 @contextmanager
-def name_file(path: Path) -> Iterator[None]:
+def name_file(
+    place: Path | str,
+    fix: str = "make room or choose another place; what was finished before is untouched",
+) -> Iterator[None]:
     """Turn a failure to write, such as a full disk, into an error that names the file."""
     try:
         yield
+    except BrokenPipeError:  # as in `wholedoc … | head`
+        raise
     except OSError as error:
-        raise UserError(
-            f"cannot write: {error.strerror}",
-            where=str(path),
-            fix="make room or choose another place; what was finished before is untouched",
-        ) from error
+        what = f"cannot write: {error.strerror}"
+        raise UserError(what, where=str(place), fix=fix) from error

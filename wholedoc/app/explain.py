@@ -35,7 +35,6 @@ class Explanation:
     """The page, one document after the other."""
 
     model: str
-    """The run directory."""
     source: str
     """The file that was translated."""
     config: ModelConfig
@@ -52,11 +51,16 @@ class Explanation:
         self.names.append(document.name)
         texts = [sentence.text for sentence in document.sentences]
         number, last = len(self.names), len(translated.history) - 1
+        maps = "".join(
+            draw_heat_map(weights, f"{side.title()} memory", side)
+            for side, weights in _memories(translated).items()
+            if weights.any()
+        )
         body = [
             f'<section id="d{number}" data-last="{last}" data-order="{self.search.order}">',
             f"<h2>Document {escape(document.name)}</h2>",
             f"<p>{self._describe(translated)}</p>",
-            f'<div class="overview">{_draw_updates(translated)}{_draw_maps(translated)}</div>',
+            f'<div class="overview">{_draw_updates(translated)}{maps}</div>',
             _draw_controls(last) if last else "",
             _draw_sentences(number, texts, translated),
             "</section>",
@@ -74,10 +78,8 @@ class Explanation:
             f'<option value="d{number}">{escape(name)}</option>'
             for number, name in enumerate(self.names, start=1)
         )
-        chooser = (
-            f'<p class="control"><label>Document <select id="chooser">{options}</select></label> '
-            f"of {len(self.names):,}</p>"
-        )
+        label = f'<label>Document <select id="chooser">{options}</select></label>'
+        chooser = f'<p class="control">{label} of {len(self.names):,}</p>'
         body = [
             f"<h1>{escape(title)}</h1>",
             f"<dl>{settings}</dl>",
@@ -85,29 +87,23 @@ class Explanation:
             *(self.sections or ["<p>There was nothing to translate.</p>"]),
             '<aside id="panel" aria-label="what the chosen sentence read" hidden></aside>',
         ]
-        page = make_page(title, "\n".join(body), style="explain.css", script="explain.js")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, page)
+        style, script = "explain.css", "explain.js"
+        write_atomically(path, make_page(title, "\n".join(body), style=style, script=script))
 
     def _settings(self) -> dict[str, str]:
         """The model and the settings of search."""
         config, search = self.config, self.search
-        kind = "sentence model"
+        kind, descent = "sentence model", {}
         if self.reads_document:
             memories = f"Memory-to-{config.fusion.title()} +{config.memory}"
             kind = memories if config.context == "none" else config.context
-        descent = {
-            "first pass": "by the sentence model"
-            if search.first_pass == "base"
-            else "by the document model, source memory alone",
-            "updates": f"at most {search.passes}, {search.order}",
-        }
-        return {
-            "model": f"{self.model} ({kind})",
-            "search": "greedy" if search.beam == 1 else f"beam {search.beam}",
-            **(descent if self.reads_document else {}),
-            "wholedoc": __version__,
-        }
+            document_model = "the document model, source memory alone"
+            first = "the sentence model" if search.first_pass == "base" else document_model
+            updates = f"at most {search.passes}, {search.order}"
+            descent = {"first pass": f"by {first}", "updates": updates}
+        beam = "greedy" if search.beam == 1 else f"beam {search.beam}"
+        model = f"{self.model} ({kind})"
+        return {"model": model, "search": beam, **descent, "wholedoc": __version__}
 
     def _describe(self, translated: TranslatedDocument) -> str:
         """What this page shows, or why it shows no weights."""
@@ -180,30 +176,28 @@ def _draw_controls(last: int) -> str:
             f"{', the final one' if number == last else ''}</option>"
             for number in range(1, last + 1)
         )
-        chooser = (
-            f'<label>Compare the first pass with <select class="choice">{options}</select></label>'
-        )
-    return (
-        f'<p class="control">{chooser} '
-        '<label><input type="checkbox" class="changed-only"> changed sentences only</label></p>'
-    )
+        select = f'<select class="choice">{options}</select>'
+        chooser = f"<label>Compare the first pass with {select}</label>"
+    box = '<input type="checkbox" class="changed-only">'
+    return f'<p class="control">{chooser} <label>{box} changed sentences only</label></p>'
 
 
 def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocument) -> str:
     """A row for each sentence: source, first pass, final, and what it read most."""
-    columns = {"source": "source"}
-    is_updated = len(translated.history) > 1
-    columns |= {"first": "first pass", "final": "final"} if is_updated else {"final": "translation"}
-    if _memories(translated):
+    memories = _memories(translated)
+    columns = {"source": "source", "final": "translation"}
+    if len(translated.history) > 1:
+        columns = {"source": "source", "first": "first pass", "final": "final"}
+    if memories:
         columns["read"] = "read most"
     rows = []
     for t, text in enumerate(texts):
         versions = [sentences[t] for sentences in translated.history]
-        read = {side: _rank(weights[t]) for side, weights in _memories(translated).items()}
+        read = [_draw_read(side, weights[t]) for side, weights in memories.items()]
         contents = {
             "source": escape(text),
             **_draw_versions(versions),
-            "read": "<br>".join(_draw_foremost(side, ranked) for side, ranked in read.items()),
+            "read": "<br>".join(shown for shown, _ in read),
         }
         cells = "".join(
             f'<td class="{name}" data-title="{title}" dir="auto">{contents[name]}</td>'
@@ -211,7 +205,7 @@ def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocumen
         )
         changes = " ".join(str(k) for k, found in enumerate(versions) if found != versions[0])
         kind = ' class="changed"' if versions[-1] != versions[0] else ""
-        data = "".join(ranked.to_attributes(side) for side, ranked in read.items())
+        data = "".join(data for _, data in read)
         rows.append(
             f'<tr id="d{number}s{t + 1}"{kind} data-changed="{changes}"{data}>'
             f'<td class="number"><button type="button">{t + 1}</button></td>{cells}</tr>\n'
@@ -238,39 +232,14 @@ def _draw_versions(versions: list[str]) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class _Ranked:
-    """Attention weights of one sentence over one memory."""
-
-    listed: list[tuple[int, float]]
-    """Sentences and their weights, the largest first."""
-    others: int
-    """Sentences with less weight, or none; the sentence itself is not one of them."""
-    rest: float
-    """Their weights together."""
-
-    def to_attributes(self, side: str) -> str:
-        """What the script of the page reads."""
-        listed = " ".join(f"{k + 1}:{weight:.3f}" for k, weight in self.listed)
-        return f' data-{side}="{listed}" data-{side}-rest="{self.others}:{self.rest:.3f}"'
-
-
-def _rank(weights: Float[Tensor, " cell"]) -> _Ranked:
-    ranked = sorted(enumerate(weights.tolist()), key=lambda found: -found[1])
+def _draw_read(side: str, weights: Float[Tensor, " cell"]) -> tuple[str, str]:
+    """What one sentence read most in a memory, and all of it as the page's script takes it."""
+    ranked = sorted(enumerate(weights.tolist(), start=1), key=lambda found: -found[1])
     listed = [(k, weight) for k, weight in ranked[:_LISTED] if weight >= _SMALLEST]
-    rest = ranked[len(listed) :]
-    return _Ranked(listed, len(rest) - 1, sum(weight for _, weight in rest))
-
-
-def _draw_foremost(side: str, ranked: _Ranked) -> str:
-    shown = ", ".join(f"{k + 1}&nbsp;({weight:.3f})" for k, weight in ranked.listed[:_FOREMOST])
-    return f'<span class="{side}">{shown or "nothing"}</span>'
-
-
-def _draw_maps(translated: TranslatedDocument) -> str:
-    """Both memories, each as a heat map."""
-    return "".join(
-        draw_heat_map(weights, f"{side.title()} memory", side)
-        for side, weights in _memories(translated).items()
-        if weights.any()
+    rest = [weight for _, weight in ranked[len(listed) :]]  # the sentence itself is one of them
+    shown = ", ".join(f"{k}&nbsp;({weight:.3f})" for k, weight in listed[:_FOREMOST])
+    data = " ".join(f"{k}:{weight:.3f}" for k, weight in listed)
+    return (
+        f'<span class="{side}">{shown or "nothing"}</span>',
+        f' data-{side}="{data}" data-{side}-rest="{len(rest) - 1}:{sum(rest):.3f}"',
     )

@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from torch import nn
 
 import wholedoc
 from wholedoc.errors import UserError
@@ -21,51 +21,35 @@ def export_model(model: Path, out: Path, translations: int, frequent: int) -> No
     For the last two arguments see :func:`wholedoc.store.shortlist.learn_shortlist`. ``out``
     appears when it is complete.
     """
-    run = Run(model)
-    _check(run, out)
+    run, unfinished = Run(model), out.with_name(f"{out.name}.part")
+    if run.is_export:
+        fix = "copy it, or export the run that it was made from"
+        raise UserError("is an export already", where=str(model), fix=fix)
+    if out.exists():
+        raise UserError("exists already", where=str(out), fix="choose another place, or remove it")
     trained = load_model(model)
     sizes = len(trained.src_vocabulary), len(trained.trg_vocabulary)
     corpus = run.load_corpus("stage1" if run.data("stage1").exists() else "train")
     shortlist = learn_shortlist(corpus, sizes, translations, frequent)
-    with _complete_directory(out) as directory:
-        made = Run(directory)
-        save_compact(made.stage("stage1").best, trained.base)
-        if trained.document is not None:
-            save_compact(made.stage("stage2").best, trained.document)
-        if trained.vectors is not None:
-            for direction, language_model in trained.vectors.models.items():
-                save_compact(made.stage(language_stage(direction)).best, language_model)
-        write_shortlist(made.shortlist_file, shortlist)
-        for file in (*run.vocabulary_files(), run.lexicon_file):
-            if file.exists():
-                shutil.copyfile(file, directory / file.name)
-        made_by = {"wholedoc": wholedoc.__version__, "format": 1}
-        write_atomically(made.export_file, json.dumps(made_by) + "\n")
-        write_atomically(made.config_file, format_toml(trained.config.to_dict()))
-
-
-def _check(run: Run, out: Path) -> None:
-    """Find out before long work that it cannot be done."""
-    if run.is_export:
-        raise UserError(
-            "is an export already",
-            where=str(run.directory),
-            fix="copy it, or export the run that it was made from",
-        )
-    if out.exists():
-        raise UserError("exists already", where=str(out), fix="choose another place, or remove it")
-
-
-@contextmanager
-def _complete_directory(out: Path) -> Iterator[Path]:
-    """A directory to write into, which gets its name when all is written."""
-    unfinished = out.with_name(f"{out.name}.part")
+    models: dict[str, nn.Module | None] = {"stage1": trained.base, "stage2": trained.document}
+    if trained.vectors is not None:
+        models |= {language_stage(name): found for name, found in trained.vectors.models.items()}
     with name_file(out):
         if unfinished.exists():
             shutil.rmtree(unfinished)
         unfinished.mkdir(parents=True)
         try:
-            yield unfinished
+            made = Run(unfinished)
+            for stage, found in models.items():
+                if found is not None:
+                    save_compact(made.stage(stage).best, found)
+            write_shortlist(made.shortlist_file, shortlist)
+            for file in (*run.vocabulary_files(), run.lexicon_file):
+                if file.exists():
+                    shutil.copyfile(file, unfinished / file.name)
+            made_by = {"wholedoc": wholedoc.__version__, "format": 1}
+            write_atomically(made.export_file, json.dumps(made_by) + "\n")
+            write_atomically(made.config_file, format_toml(trained.config.to_dict()))
             unfinished.rename(out)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)

@@ -13,6 +13,7 @@ from wholedoc.config import SearchConfig
 from wholedoc.corpus.documents import GROUP_SENTENCES, group_documents
 from wholedoc.corpus.readers import SourceDocument, SourceText
 from wholedoc.errors import UserError
+from wholedoc.files import name_file
 from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:  # outputs are checked before torch is loaded
@@ -46,20 +47,15 @@ def translate_lines(
             translated = translator.translate_documents(
                 texts, config, nbest, bar.advance, measure=keep is not None
             )
-            lines = {
-                sentence.index: _format(sentence.index, candidates, nbest)
-                for document, result in zip(group, translated, strict=True)
-                for sentence, candidates in zip(document.sentences, result.candidates, strict=True)
-            }
-            if keep is not None:
-                for document, result in zip(group, translated, strict=True):
+            lines = {}
+            for document, result in zip(group, translated, strict=True):
+                if keep is not None:
                     keep(document, result)
-            in_pieces += [
-                sentence.index + 1
-                for document, result in zip(group, translated, strict=True)
-                for sentence, pieces in zip(document.sentences, result.pieces, strict=True)
-                if pieces > 1
-            ]
+                found = zip(document.sentences, result.candidates, result.pieces, strict=True)
+                for sentence, candidates, pieces in found:
+                    lines[sentence.index] = _format(sentence.index, candidates, nbest)
+                    if pieces > 1:
+                        in_pieces.append(sentence.index + 1)
             end = max(lines) + 1
             write_lines(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
             written = end
@@ -82,20 +78,21 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
+    fix = "choose another place with -o"
     if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-        with _named_error(path), path.open("w", encoding="utf-8", newline="\n") as stream:
+        with name_file(path, fix), path.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     path = path.resolve()  # a link stays one
     partial = path.with_name(f"{path.name}.part")
-    with _named_error(path):
+    with name_file(path, fix):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = partial.open("w", encoding="utf-8", newline="\n")
     try:
         try:
             yield stream
         finally:
-            with _named_error(path), stream:
+            with name_file(path, fix), stream:
                 os.fsync(stream.fileno())
     except BaseException:
         if partial.stat().st_size:
@@ -103,7 +100,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
         else:
             partial.unlink()
         raise
-    with _named_error(path):
+    with name_file(path, fix):
         if path.exists():
             shutil.copymode(path, partial)
         partial.replace(path)
@@ -122,21 +119,8 @@ def check_output(path: Path | None, inputs: Sequence[str], option: str = "-o") -
     if path.exists() and not path.is_file():
         return
     folder = next(parent for parent in path.absolute().parents if parent.exists())
-    with _named_error(path, option), tempfile.TemporaryFile(dir=folder):
+    with name_file(path, fix), tempfile.TemporaryFile(dir=folder):
         pass  # the permission, a writable disk and room for an entry: only trying tells
-
-
-@contextmanager
-def _named_error(path: Path, option: str = "-o") -> Iterator[None]:
-    """Turn a failure to write into an error that names the file and the option."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"cannot write: {error.strerror}",
-            where=str(path),
-            fix=f"choose another place with {option}",
-        ) from error
 
 
 def _pieces(documents: Sequence[SourceDocument]) -> Iterator[SourceDocument]:
@@ -158,14 +142,7 @@ def _format(index: int, candidates: "list[Translation]", nbest: int) -> str:
 
 def write_lines(output: TextIO, lines: Iterable[str]) -> None:
     """Write lines at once; a failure names the file."""
-    try:
+    place = "standard output" if output is sys.stdout else getattr(output, "name", "output")
+    with name_file(place, "make room or choose another file with -o"):
         output.writelines(f"{line}\n" for line in lines)
         output.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UserError(
-            f"cannot write: {error.strerror}",
-            where="standard output" if output is sys.stdout else output.name,
-            fix="make room or choose another file with -o",
-        ) from error

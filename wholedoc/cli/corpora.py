@@ -4,41 +4,35 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from rich.table import Table
+from typer import Argument, Option
 
-from wholedoc.cli.options import DocOption, JsonFlag, name_standard_output, print_json
+from wholedoc.cli.options import DocOption, JsonFlag, given_options, print_result
 from wholedoc.config import CorpusFiles, DataConfig, load_config
 from wholedoc.errors import UserError
 from wholedoc.synthetic import SynthConfig, write_synth
 
 if TYPE_CHECKING:
-    from wholedoc.corpus.documents import FilterCounts
     from wholedoc.corpus.statistics import Statistics
 
-SrcOption = Annotated[str, typer.Option("--src", help="Source side, or the file of both sides.")]
-TrgOption = Annotated[str, typer.Option("--trg", help="Target side.")]
+SrcOption = Annotated[str, Option("--src", help="Source side, or the file of both sides.")]
+TrgOption = Annotated[str, Option("--trg", help="Target side.")]
 
 
 def stats(
     corpora: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="CORPUS", help="Files or folders of both sides, or TOML configurations."
-        ),
+        Argument(metavar="CORPUS", help="Files or folders of both sides, or TOML configurations."),
     ] = None,
     src: SrcOption = "",
     trg: TrgOption = "",
     doc: DocOption = "",
-    src_language: Annotated[str | None, typer.Option(help="Where a file holds several.")] = None,
-    trg_language: Annotated[str | None, typer.Option(help="Where a file holds several.")] = None,
-    min_sentences: Annotated[
-        int | None, typer.Option(help="Leave out shorter documents.", min=1)
-    ] = None,
-    max_words: Annotated[
-        int | None, typer.Option(help="Leave out longer pairs; 0: none.", min=0)
-    ] = None,
+    src_language: Annotated[str | None, Option(help="Where a file holds several.")] = None,
+    trg_language: Annotated[str | None, Option(help="Where a file holds several.")] = None,
+    min_sentences: Annotated[int | None, Option(help="Leave out shorter documents.", min=1)] = None,
+    max_words: Annotated[int | None, Option(help="Leave out longer pairs; 0: none.", min=0)] = None,
     max_ratio: Annotated[
-        float | None, typer.Option(help="Leave out uneven pairs; 0: none.", min=0)
+        float | None, Option(help="Leave out uneven pairs; 0: none.", min=0)
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -51,25 +45,20 @@ def stats(
         chosen[src] = DataConfig(CorpusFiles(src, trg, doc))
     if not chosen:
         raise UserError("no corpus is given", where="stats", fix="add --src FILE --trg FILE")
-    options = {
-        "src_language": src_language,
-        "trg_language": trg_language,
-        "min_sentences": min_sentences,
-        "max_words": max_words,
-        "max_ratio": max_ratio,
-    }
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given = given_options(
+        src_language=src_language,
+        trg_language=trg_language,
+        min_sentences=min_sentences,
+        max_words=max_words,
+        max_ratio=max_ratio,
+    )
     measured = {
         name: _measure_training_set(dataclasses.replace(data, **given))
         for name, data in chosen.items()
     }
     objects = {name: dataclasses.asdict(found) for name, found in measured.items()}
-    if not as_json:
-        _print_statistics(measured)
-    elif len(objects) == 1:
-        print_json(*objects.values())
-    else:
-        print_json({"corpora": objects})
+    values = {"corpora": objects} if len(objects) > 1 else next(iter(objects.values()))
+    print_result(_make_table(measured), values, as_json)
 
 
 def _named_corpora(paths: list[str]) -> dict[str, DataConfig]:
@@ -103,59 +92,51 @@ def _measure_training_set(data: DataConfig) -> "Statistics":
     return measure_corpus(corpus, Filters(data.min_sentences, data.max_words, data.max_ratio))
 
 
-@name_standard_output()
-def _print_statistics(measured: "dict[str, Statistics]") -> None:
+def _make_table(measured: "dict[str, Statistics]") -> Table:
     """A column per corpus, a row per measure."""
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table("")
     for name in measured:
         table.add_column(name, justify="right", overflow="fold")
     for measure in dataclasses.fields(next(iter(measured.values()))):
-        cells = [_format_measure(getattr(found, measure.name)) for found in measured.values()]
-        table.add_row(measure.name.replace("_", " "), *cells)
-    Console().print(table)
-
-
-def _format_measure(value: "float | str | FilterCounts") -> str:
-    return f"{value:,.1f}".removesuffix(".0") if isinstance(value, int | float) else str(value)
+        values = [getattr(found, measure.name) for found in measured.values()]
+        cells = [
+            f"{v:,.1f}".removesuffix(".0") if isinstance(v, int | float) else v for v in values
+        ]
+        table.add_row(measure.name.replace("_", " "), *map(str, cells))
+    return table
 
 
 def synth(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the corpus is written.")],
-    seed: Annotated[int, typer.Option(help="Fixes the language and all documents.", min=0)] = 1,
+    directory: Annotated[Path, Argument(metavar="DIR", help="Where the corpus is written.")],
+    seed: Annotated[int, Option(help="Fixes the language and all documents.", min=0)] = 1,
     train_documents: Annotated[
-        int, typer.Option("--train", help="Training documents.", min=1)
+        int, Option("--train", help="Training documents.", min=1)
     ] = SynthConfig.train,
     dev_documents: Annotated[
-        int, typer.Option("--dev", help="Development documents.", min=1)
+        int, Option("--dev", help="Development documents.", min=1)
     ] = SynthConfig.dev,
     test_documents: Annotated[
-        int, typer.Option("--test", help="Test documents.", min=1)
+        int, Option("--test", help="Test documents.", min=1)
     ] = SynthConfig.test,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite a corpus of other settings.")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite a corpus of other settings.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
     config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
     summary = write_synth(directory, config, force=force)
-    if as_json:
-        print_json(summary)
-    else:
-        _print_synth(summary)
+    print_result(_format_synth(summary), summary, as_json)
 
 
-@name_standard_output()
-def _print_synth(summary: dict[str, Any]) -> None:
+def _format_synth(summary: dict[str, Any]) -> str:
     """The size of each split, and how well each kind of word can be translated."""
+    lines = []
     for name, split in summary["splits"].items():
-        print(f"{name}: {split['documents']:,} documents, {split['sentences']:,} sentences")
+        size = f"{split['documents']:,} documents, {split['sentences']:,} sentences"
+        lines.append(f"{name}: {size}")
         for kind, found in split["kinds"].items():
             bounds = ", ".join(
                 f"{100 * bound['accuracy']:.1f} % from {information}"
                 for information, bound in found["bounds"].items()
             )
-            print(f"  {kind}: {found['items']:,} items; at best {bounds}")
+            lines.append(f"  {kind}: {found['items']:,} items; at best {bounds}")
+    return "\n".join(lines)

@@ -7,17 +7,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from wholedoc.app.lines import check_output, open_output, write_lines
-from wholedoc.cli.options import (
-    ConfigArgument,
-    DocOption,
-    JsonFlag,
-    ModelArgument,
-    name_standard_output,
-    print_json,
-)
+from wholedoc.cli.options import ConfigArgument, DocOption, JsonFlag, ModelArgument, print_result
 from wholedoc.config import CorpusFiles, ScoringMemory, load_config, load_model_config
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
@@ -33,37 +26,30 @@ from wholedoc.progress import say
 
 if TYPE_CHECKING:
     from wholedoc.metrics.context_use import ContextUse
-    from wholedoc.model.translation import Size
 
 
 def evaluate(
-    ref: Annotated[str, typer.Option(help="References, one line for each sentence.")],
+    ref: Annotated[str, Option(help="References, one line for each sentence.")],
     outputs: Annotated[
-        list[str],
-        typer.Option(
-            "--sys",
-            metavar="NAME=FILE",
-            help="Of one NAME: seeds of one system.",
-        ),
+        list[str], Option("--sys", metavar="NAME=FILE", help="Of one NAME: seeds of one system.")
     ],
-    src: Annotated[str, typer.Option(help="Source sentences, for measures that need them.")] = "",
+    src: Annotated[str, Option(help="Source sentences, for measures that need them.")] = "",
     doc: DocOption = "",
     baseline: Annotated[
-        str,
-        typer.Option(help="The system that others are tested against.", show_default="the first"),
+        str, Option(help="The system that others are tested against.", show_default="the first")
     ] = "",
-    lang: Annotated[str, typer.Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
-    src_lang: Annotated[str, typer.Option(help="Source language: lemmas, pronouns.")] = "",
+    lang: Annotated[str, Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
+    src_lang: Annotated[str, Option(help="Source language: lemmas, pronouns.")] = "",
     trials: Annotated[
-        int, typer.Option(help="Draws of each paired test, at most 100,000.", min=1)
+        int, Option(help="Draws of each paired test, at most 100,000.", min=1)
     ] = 10_000,
-    seed: Annotated[int, typer.Option(help="Fixes the draws.", min=0)] = 1,
+    seed: Annotated[int, Option(help="Fixes the draws.", min=0)] = 1,
     without: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC", help="Leave it out: ter and meteor take longest."),
+        Option(metavar="METRIC", help="Leave it out: ter and meteor take longest."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Also a file of the same tables: .html .md .csv .tex")
+        Path | None, Option(help="Also a file of the same tables: .html .md .csv .tex")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -78,38 +64,32 @@ def evaluate(
     comparison = evaluation.compare(data, systems, baseline, trials, seed, without or [])
     if out:
         evaluation.write_comparison(comparison, out)
-    if as_json:
-        print_json(comparison.to_json())
-    else:
-        with name_standard_output():
-            print(evaluation.format_comparison(comparison, shutil.get_terminal_size().columns))
+    text = evaluation.format_comparison(comparison, shutil.get_terminal_size().columns)
+    print_result(text, comparison.to_json(), as_json)
 
 
 def score(
     model: ModelArgument,
     src: Annotated[
-        str, typer.Argument(metavar="SRC", help="Source side, or the file of both sides.")
+        str, Argument(metavar="SRC", help="Source side, or the file of both sides.")
     ] = "",
-    trg: Annotated[str, typer.Argument(metavar="TRG", help="The translations to score.")] = "",
+    trg: Annotated[str, Argument(metavar="TRG", help="The translations to score.")] = "",
     doc: DocOption = "",
     contrastive: Annotated[
-        Path | None,
-        typer.Option(help="A contrastive set in place of SRC and TRG: JSON lines."),
+        Path | None, Option(help="A contrastive set in place of SRC and TRG: JSON lines.")
     ] = None,
     target_memory: Annotated[
-        ScoringMemory,
-        typer.Option(help="Made from the translations given, or from the model's own."),
+        ScoringMemory, Option(help="Made from the translations given, or from the model's own.")
     ] = "given",
     sentence_model: Annotated[
-        bool, typer.Option("--sentence-model", help="Score with the sentence model alone.")
+        bool, Option("--sentence-model", help="Score with the sentence model alone.")
     ] = False,
     context_use: Annotated[
-        bool,
-        typer.Option("--context-use", help="Measure what the rest of the document is worth."),
+        bool, Option("--context-use", help="Measure what the rest of the document is worth.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="A file for the scores of each sentence or item."),
+        Option("-o", "--output", help="A file for the scores of each sentence or item."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -148,11 +128,8 @@ def score(
     if output or not (as_json or prints_summary):
         with open_output(output) as stream:
             write_lines(stream, lines)
-    if as_json:
-        print_json(found.to_json())
-    elif prints_summary:
-        with name_standard_output():
-            print("\n".join(found.summary))
+    if as_json or prints_summary:
+        print_result("\n".join(found.summary), found.to_json(), as_json)
     else:
         say("\n".join(found.summary))
 
@@ -179,8 +156,8 @@ def _check_score_options(
 
 def params(
     config: ConfigArgument = "paper",
-    src_vocab: Annotated[int, typer.Option(help="Source vocabulary.", min=1)] = 25_100,
-    trg_vocab: Annotated[int, typer.Option(help="Target vocabulary.", min=1)] = 21_000,
+    src_vocab: Annotated[int, Option(help="Source vocabulary.", min=1)] = 25_100,
+    trg_vocab: Annotated[int, Option(help="Target vocabulary.", min=1)] = 21_000,
     as_json: JsonFlag = False,
 ) -> None:
     """Parameter counts of every variant: the paper's Table 3."""
@@ -188,37 +165,25 @@ def params(
     from wholedoc.model.translation import measure_sizes
 
     sizes = measure_sizes(sizes_of, src_vocab, trg_vocab)
-    if as_json:
-        variants = [dataclasses.asdict(size) for size in sizes]
-        print_json({"src_vocab": src_vocab, "trg_vocab": trg_vocab, "variants": variants})
-    else:
-        _print_sizes(sizes, src_vocab, trg_vocab)
-
-
-@name_standard_output()
-def _print_sizes(sizes: "list[Size]", src_vocab: int, trg_vocab: int) -> None:
-    """A row per variant, with what it has more than the sentence model."""
-    base = sizes[0].parameters
-    print(f"vocabularies {src_vocab:,} / {trg_vocab:,}; millions of parameters")
+    variants = [dataclasses.asdict(size) for size in sizes]
+    values = {"src_vocab": src_vocab, "trg_vocab": trg_vocab, "variants": variants}
+    lines = [f"vocabularies {src_vocab:,} / {trg_vocab:,}; millions of parameters"]
     for size in sizes:
-        name = (
-            "S-NMT" if size.memory == "none" else f"Memory-to-{size.fusion.title()} +{size.memory}"
-        )
-        more = (size.parameters - base) / 1e6
-        print(f"{name:<24} {size.parameters / 1e6:8.2f}   +{more:.2f}")
-    print("The paper prints S-NMT smaller by 2·H·2H, 1.05 million: see docs/equations.md.")
+        name = f"Memory-to-{size.fusion.title()} +{size.memory}"
+        more = (size.parameters - sizes[0].parameters) / 1e6  # than the sentence model
+        total = f"{size.parameters / 1e6:8.2f}   +{more:.2f}"
+        lines.append(f"{'S-NMT' if size.memory == 'none' else name:<24} {total}")
+    lines.append("The paper prints S-NMT smaller by 2·H·2H, 1.05 million: see docs/equations.md.")
+    print_result("\n".join(lines), values, as_json)
 
 
 def bench(
     run: Annotated[
-        Path | None,
-        typer.Option(help="A run to measure; by default, small and paper with made-up text."),
+        Path | None, Option(help="A run to measure; by default, small and paper with made-up text.")
     ] = None,
-    rounds: Annotated[
-        int, typer.Option(help="Rounds of turns: the more, the less noise.", min=1)
-    ] = 3,
+    rounds: Annotated[int, Option(help="Rounds of turns: the more, the less noise.", min=1)] = 3,
     sentences: Annotated[
-        int, typer.Option(help="Sentences to translate, in documents of up to so many.", min=10)
+        int, Option(help="Sentences to translate, in documents of up to so many.", min=10)
     ] = 1000,
     as_json: JsonFlag = False,
 ) -> None:
@@ -229,8 +194,4 @@ def bench(
     from wholedoc.benchmark.bench import format_bench, run_bench
 
     found = run_bench(run, ("small", "paper"), rounds, sentences)
-    if as_json:
-        print_json(dataclasses.asdict(found))
-    else:
-        with name_standard_output():
-            print(format_bench(found))
+    print_result(format_bench(found), dataclasses.asdict(found), as_json)

@@ -1,50 +1,44 @@
 """Options that several commands share, and how results are printed."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
-import typer
+from rich.console import Console, RenderableType
+from typer import Argument, Option
 
 from wholedoc.config import shipped_configs
-from wholedoc.errors import UserError
+from wholedoc.files import name_file
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+JsonFlag = Annotated[bool, Option("--json", help="Print one JSON object, nothing else.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Set a value, such as model.hidden=256; any number."
-    ),
+    Option("--set", metavar="KEY=VALUE", help="Set a value, such as model.hidden=256; any number."),
 ]
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A run directory, or what export made of one.")
+    str, Argument(metavar="MODEL", help="A run directory, or what export made of one.")
 ]
-ConfigArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="CONFIG", help=f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."
-    ),
-]
-DocOption = Annotated[str, typer.Option("--doc", help="Document ids, or start-line indices.")]
+SHIPPED = f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."
+ConfigArgument = Annotated[str, Argument(metavar="CONFIG", help=SHIPPED)]
+DocOption = Annotated[str, Option("--doc", help="Document ids, or start-line indices.")]
 
 
-@contextmanager
-def name_standard_output() -> Iterator[None]:
+def name_standard_output() -> AbstractContextManager[None]:
     """Around what prints results: an error on the way out names standard output."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UserError(
-            f"cannot write: {error.strerror}",
-            where="standard output",
-            fix="make room or send it elsewhere",
-        ) from error
+    return name_file("standard output", "make room or send it elsewhere")
 
 
-@name_standard_output()
-def print_json(values: Any) -> None:
-    """Print one JSON object on standard output."""
-    print(json.dumps(values, ensure_ascii=False, indent=2))
+def print_result(shown: RenderableType, values: Any = None, as_json: bool = False) -> None:
+    """Print a result on standard output: text or a table, or its values as one JSON object."""
+    with name_standard_output():
+        if as_json:
+            print(json.dumps(values, ensure_ascii=False, indent=2))
+        elif isinstance(shown, str):
+            print(shown)
+        else:
+            Console().print(shown)
+
+
+def given_options(**options: Any) -> dict[str, Any]:
+    """The options that were given on the command line: those that are not None."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -5,16 +5,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
-from wholedoc.cli.options import (
-    ConfigArgument,
-    JsonFlag,
-    Settings,
-    name_standard_output,
-    print_json,
-)
-from wholedoc.config import load_config, load_model_config, shipped_configs, shipped_experiments
+from wholedoc.cli.options import SHIPPED, ConfigArgument, JsonFlag, Settings, print_result
+from wholedoc.config import load_config, load_model_config, shipped_configs
 from wholedoc.corpus.readers import Inputs
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -24,7 +18,7 @@ def train(
     config: ConfigArgument = "",
     settings: Settings = None,
     run: Annotated[
-        Path | None, typer.Option("--run", help="Run directory.", show_default="runs/CONFIG")
+        Path | None, Option("--run", help="Run directory.", show_default="runs/CONFIG")
     ] = None,
 ) -> None:
     """Train a model, all stages in order; run again, it resumes where it stopped.
@@ -56,18 +50,17 @@ def train(
             say(f"stopped and saved; resume with: wholedoc train --run {directory}")
         sys.exit(stopped.exit_code)
     if is_leader():
-        with name_standard_output():
-            print(directory)
+        print_result(str(directory))
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run directory.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The directory to write.")],
+    model: Annotated[Path, Argument(metavar="MODEL", help="A run directory.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The directory to write.")],
     translations: Annotated[
-        int, typer.Option(help="Shortlist: target words for each source word.", min=1)
+        int, Option(help="Shortlist: target words for each source word.", min=1)
     ] = 20,
     frequent: Annotated[
-        int, typer.Option(help="Shortlist: frequent target words for every sentence.", min=1)
+        int, Option(help="Shortlist: frequent target words for every sentence.", min=1)
     ] = 200,
 ) -> None:
     """Write a trained model for serving: small, and fast on CPUs; translate with it as with a run.
@@ -80,23 +73,22 @@ def export(
     from wholedoc.app.export import export_model
 
     export_model(model, out, translations, frequent)
-    with name_standard_output():
-        print(out)
+    print_result(str(out))
 
 
 def experiment(
     file: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="EXPERIMENT",
-            help=f"A TOML file, or a shipped one: {', '.join(shipped_experiments())}.",
+            help=f"A TOML file, or a shipped one: {', '.join(shipped_configs(experiments=True))}.",
         ),
     ],
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time, one thread each.", min=1, show_default="2")
+        int | None, Option(help="Runs at a time, one thread each.", min=1, show_default="2")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where all of it goes.", show_default="experiments/NAME")
+        Path | None, Option(help="Where all of it goes.", show_default="experiments/NAME")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -117,37 +109,26 @@ def experiment(
     say("writing the report")
     report = build_report(load_results(chosen))
     files = write_reports(report, chosen.out)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        with name_standard_output():
-            print(files[0])
+    print_result(str(files[0]), report.to_json(), as_json)
     if failed:
         say(f"{len(failed)} runs failed or were skipped: {', '.join(failed)}")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where corpus, runs and report go.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Another language, another model.", min=0)] = 1,
-    config: Annotated[
-        str,
-        typer.Option(help=f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."),
-    ] = "tiny",
+    out: Annotated[Path, Option(help="Where corpus, runs and report go.")] = Path("demo"),
+    seed: Annotated[int, Option(help="Another language, another model.", min=0)] = 1,
+    config: Annotated[str, Option(help=SHIPPED)] = "tiny",
     settings: Settings = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make an artificial corpus, train four systems on it, show what document context changes."""
     load_config(config, settings or [])  # before torch is loaded
 
-    from wholedoc.app.demo import run_demo
-    from wholedoc.app.demo_report import print_tour, write_report
+    from wholedoc.app.demo import draw_tour, run_demo, write_report
 
     tour = run_demo(out, seed, config, settings or [])
     write_report(out / "report.html", tour)
-    if as_json:
-        print_json(tour.to_json())
-    else:
-        with name_standard_output():
-            print_tour(tour)
+    print_result(draw_tour(tour), tour.to_json(), as_json)
+    if not as_json:
         say(f"the same as a page: {out / 'report.html'}")

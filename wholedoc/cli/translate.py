@@ -5,82 +5,66 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from wholedoc.app.lines import check_output, open_output, translate_lines
-from wholedoc.cli.options import DocOption, ModelArgument
+from wholedoc.cli.options import DocOption, ModelArgument, given_options
 from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
 from wholedoc.corpus.readers import read_source_lines
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
-_OF_THE_MODEL = "of the model"
+
+def _of_model(text: str, least: int | None = None) -> Any:
+    """An option whose default is kept with the model."""
+    return Option(help=text, show_default="of the model", min=least)
 
 
 def translate(
     model: ModelArgument,
     inputs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="INPUT", help="Text files; standard input without any."),
+        list[str] | None, Argument(metavar="INPUT", help="Text files; standard input without any.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A file; a folder for several inputs.")
+        Path | None, Option("-o", "--output", help="A file; a folder for several inputs.")
     ] = None,
     doc: DocOption = "",
-    beam: Annotated[
-        int | None,
-        typer.Option(help="Beam width; 1 is greedy.", min=1, show_default=_OF_THE_MODEL),
-    ] = None,
-    nbest: Annotated[int, typer.Option(help="Translations per sentence.", min=1)] = 1,
+    beam: Annotated[int | None, _of_model("Beam width; 1 is greedy.", least=1)] = None,
+    nbest: Annotated[int, Option(help="Translations per sentence.", min=1)] = 1,
     passes: Annotated[
-        int | None,
-        typer.Option(
-            help="Updates of each translation, given the document.",
-            min=0,
-            show_default=_OF_THE_MODEL,
-        ),
+        int | None, _of_model("Updates of each translation, given the document.", least=0)
     ] = None,
     order: Annotated[
-        Order | None,
-        typer.Option(
-            help="Whether a pass sees its own new translations.", show_default=_OF_THE_MODEL
-        ),
+        Order | None, _of_model("Whether a pass sees its own new translations.")
     ] = None,
     first_pass: Annotated[
-        FirstPass | None,
-        typer.Option(help="Which model makes the first translations.", show_default=_OF_THE_MODEL),
+        FirstPass | None, _of_model("Which model makes the first translations.")
     ] = None,
     shuffle_memory: Annotated[
-        bool, typer.Option("--shuffle-memory", help="A control: read another document's memory.")
+        bool, Option("--shuffle-memory", help="A control: read another document's memory.")
     ] = False,
     replace_unknown: Annotated[
         UnknownWords | None,
-        typer.Option(
-            help="For an unknown word: nothing, its source word, or that translated.",
-            show_default=_OF_THE_MODEL,
-        ),
+        _of_model("For an unknown word: nothing, its source word, or that translated."),
     ] = None,
     explain: Annotated[
-        Path | None,
-        typer.Option(help="Write a page: what each pass changed, what each sentence read."),
+        Path | None, Option(help="Write a page: what each pass changed, what each sentence read.")
     ] = None,
     int8: Annotated[
-        bool,
-        typer.Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI."),
+        bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")
     ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""
     sources = inputs or ["-"]
     places = _check_places(sources, output, doc, explain)
-    options = {
-        "beam": beam,
-        "passes": passes,
-        "order": order,
-        "first_pass": first_pass,
-        "shuffle_memory": shuffle_memory or None,
-        "replace_unknown": replace_unknown,
-    }
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given = given_options(
+        beam=beam,
+        passes=passes,
+        order=order,
+        first_pass=first_pass,
+        shuffle_memory=shuffle_memory or None,
+        replace_unknown=replace_unknown,
+    )
     config = load_model_config(model)
     search = dataclasses.replace(config.search, **given)
     _check_options(config, given, nbest)

@@ -6,13 +6,11 @@ its range with the range.
 """
 
 from wholedoc.config.load import build as build
-from wholedoc.config.load import config_from_dict as config_from_dict
 from wholedoc.config.load import find_config as find_config
 from wholedoc.config.load import load_config as load_config
 from wholedoc.config.load import load_model_config as load_model_config
 from wholedoc.config.load import read_toml as read_toml
 from wholedoc.config.load import shipped_configs as shipped_configs
-from wholedoc.config.load import shipped_experiments as shipped_experiments
 from wholedoc.config.schema import Config as Config
 from wholedoc.config.schema import CorpusFiles as CorpusFiles
 from wholedoc.config.schema import Count as Count

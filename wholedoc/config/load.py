@@ -6,6 +6,7 @@ import json
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,6 @@ from wholedoc.errors import UserError
 
 Checked = TypeVar("Checked")
 
-_EXPERIMENT = "experiment-"
 _TYPE_NAMES: dict[types.GenericAlias | type, str] = {
     int: "a whole number",
     float: "a number",
@@ -48,26 +48,21 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> Config:
     A file that begins with ``base = "small"`` only says what differs from that shipped one.
     """
     file = find_config(path)
-    values = _on_base(read_toml(file), file)
-    origins = _Origins(str(file))
+    values, origins = read_toml(file), _Origins(str(file))
+    base, shipped = values.pop("base", None), shipped_configs()
+    if base is not None:
+        if not isinstance(base, str) or base not in shipped:
+            raise UserError(
+                f"base = {json.dumps(base, default=str)} is not a shipped configuration",
+                where=str(file),
+                fix=f"choices: {', '.join(shipped)}",
+            )
+        values = _merge(read_toml(shipped[base]), values)
     for setting in settings:
-        _apply(values, setting, origins)
-    return _check_together(_build(Config, values, "", origins), origins)
-
-
-def _on_base(values: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The values of a file, over those of the shipped configuration that its ``base`` names."""
-    base = values.pop("base", None)
-    if base is None:
-        return values
-    shipped = shipped_configs()
-    if not isinstance(base, str) or base not in shipped:
-        raise UserError(
-            f"base = {json.dumps(base, default=str)} is not a shipped configuration",
-            where=str(file),
-            fix=f"choices: {', '.join(shipped)}",
-        )
-    return _merge(read_toml(shipped[base]), values)
+        values = _merge(values, _parse(setting, origins))
+    config: Config = _build(Config, values, "", origins)
+    _check_together(config, origins)
+    return config
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,6 +72,28 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
         if isinstance(below[key], dict) and isinstance(above[key], dict):
             merged[key] = _merge(below[key], above[key])
     return merged
+
+
+def _parse(setting: str, origins: _Origins) -> dict[str, Any]:
+    """One ``section.key=value`` of the command line as nested dictionaries.
+
+    The value is text where it is not a value of TOML.
+    """
+    key, equals, text = (part.strip() for part in setting.partition("="))
+    if not equals or not key:
+        raise UserError(
+            f"'{setting}' is not key=value", where="--set", fix="write e.g. --set model.hidden=256"
+        )
+    origins.settings.pop(key, None)  # the last one counts, and comes last
+    origins.settings[key] = setting
+    value: Any = text
+    with suppress(tomllib.TOMLDecodeError):
+        value = tomllib.loads(f"value = {text}")["value"]
+    *sections, last = key.split(".")
+    values = {last: value}
+    for section in reversed(sections):
+        values = {section: values}
+    return values
 
 
 def load_model_config(directory: str | Path) -> Config:
@@ -105,104 +122,49 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise UserError(f"not valid TOML: {error}", where=str(file), fix="correct it") from error
 
 
-def shipped_configs() -> dict[str, Path]:
-    """The configurations that come with wholedoc, by name."""
-    return {name: file for name, file in _shipped().items() if not name.startswith(_EXPERIMENT)}
-
-
-def shipped_experiments() -> dict[str, Path]:
-    """The experiments that come with wholedoc, by name."""
-    return {name: file for name, file in _shipped().items() if name.startswith(_EXPERIMENT)}
-
-
-def _shipped() -> dict[str, Path]:
+def shipped_configs(*, experiments: bool = False) -> dict[str, Path]:
+    """The configurations that come with wholedoc, by name; or the experiments."""
     package = Path(__file__).parent.parent
-    for folder in (package / "configs", package.parent / "configs"):  # installed; a checkout
-        if folder.is_dir():
-            return {file.stem: file for file in sorted(folder.glob("*.toml"))}
-    return {}
+    folders = (package / "configs", package.parent / "configs")  # installed; a checkout
+    files = next((sorted(folder.glob("*.toml")) for folder in folders if folder.is_dir()), [])
+    return {f.stem: f for f in files if f.stem.startswith("experiment-") == experiments}
 
 
-def find_config(path: str | Path, shipped: Mapping[str, Path] | None = None) -> Path:
+def find_config(path: str | Path, *, experiments: bool = False) -> Path:
     """The file meant by a path or by the name of a shipped configuration, or experiment."""
+    shipped = shipped_configs(experiments=experiments)
     if Path(path).is_file():
         return Path(path)
-    shipped = shipped_configs() if shipped is None else shipped
     if str(path) in shipped:
         return shipped[str(path)]
     if Path(path).is_dir():
         raise UserError("is a directory", where=str(path), fix="name a TOML file")
-    known = ", ".join(shipped)
-    raise UserError(
-        "no such configuration", where=str(path), fix=f"give a TOML file or one of: {known}"
-    )
+    fix = f"give a TOML file or one of: {', '.join(shipped)}"
+    raise UserError("no such configuration", where=str(path), fix=fix)
 
 
-def config_from_dict(values: Mapping[str, Any], where: str) -> Config:
-    """Check nested dictionaries against the dataclasses; ``where`` names their file in errors."""
-    origins = _Origins(where)
-    return _check_together(_build(Config, values, "", origins), origins)
-
-
-def _check_together(config: Config, origins: _Origins) -> Config:
+def _check_together(config: Config, origins: _Origins) -> None:
     """Refuse values that are good by themselves but do not go together."""
-    model = config.model
-    if model.tie == "all" and not config.vocabulary.shared:
-        raise UserError(
-            "model.tie = 'all' needs one vocabulary for both sides",
-            where=origins.of("model.tie", "vocabulary.shared"),
-            fix="set vocabulary.shared=true or model.tie='target'",
-        )
-    if (model.memory == "none") != (model.fusion == "none"):
-        raise UserError(
-            f"model.memory = '{model.memory}' does not go with model.fusion = '{model.fusion}'",
-            where=origins.of("model.memory", "model.fusion"),
-            fix="set both, or neither: a memory needs a fusion through which it is read",
-        )
-    if model.context != "none" and model.memory != "none":
-        raise UserError(
-            f"model.context = '{model.context}' does not go with model.memory = '{model.memory}'",
-            where=origins.of("model.context", "model.memory"),
-            fix="set model.memory='none' and model.fusion='none', or model.context='none'",
-        )
-    if model.tie != "none" and model.embedding != model.hidden:
-        raise UserError(
-            f"model.tie = '{model.tie}' needs equal widths, but model.embedding is "
-            f"{model.embedding} and model.hidden {model.hidden}",
-            where=origins.of("model.tie", "model.embedding", "model.hidden"),
-            fix="make them equal or set model.tie='none'",
-        )
-    return config
-
-
-def _apply(values: dict[str, Any], setting: str, origins: _Origins) -> None:
-    """Put one ``section.key=value`` of the command line into the nested dictionaries."""
-    key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
-        raise UserError(
-            f"'{setting}' is not key=value", where="--set", fix="write e.g. --set model.hidden=256"
-        )
-    origins.settings.pop(key.strip(), None)  # the last one counts, and comes last
-    origins.settings[key.strip()] = setting
-    *sections, last = key.strip().split(".")
-    for section in sections:
-        inner = values.setdefault(section, {})
-        if not isinstance(inner, dict):
-            raise UserError(
-                f"'{section}' is a value, not a section",
-                where=f"--set {key}",
-                fix=f"set {section} itself",
-            )
-        values = inner
-    values[last] = _parse(text.strip())
-
-
-def _parse(text: str) -> Any:
-    """A TOML value where the text is one, the text itself otherwise."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+    names = ("tie", "memory", "fusion", "context")
+    tie, memory, fusion, context = (getattr(config.model, name) for name in names)
+    hidden, embedding = config.model.hidden, config.model.embedding
+    if tie == "all" and not config.vocabulary.shared:
+        what = "model.tie = 'all' needs one vocabulary for both sides"
+        fix = "set vocabulary.shared=true or model.tie='target'"
+        raise UserError(what, where=origins.of("model.tie", "vocabulary.shared"), fix=fix)
+    if (memory == "none") != (fusion == "none"):
+        what = f"model.memory = '{memory}' does not go with model.fusion = '{fusion}'"
+        fix = "set both, or neither: a memory needs a fusion through which it is read"
+        raise UserError(what, where=origins.of("model.memory", "model.fusion"), fix=fix)
+    if context != "none" and memory != "none":
+        what = f"model.context = '{context}' does not go with model.memory = '{memory}'"
+        fix = "set model.memory='none' and model.fusion='none', or model.context='none'"
+        raise UserError(what, where=origins.of("model.context", "model.memory"), fix=fix)
+    if tie != "none" and embedding != hidden:
+        widths = f"model.embedding is {embedding} and model.hidden {hidden}"
+        what = f"model.tie = '{tie}' needs equal widths, but {widths}"
+        where = origins.of("model.tie", "model.embedding", "model.hidden")
+        raise UserError(what, where=where, fix="make them equal or set model.tie='none'")
 
 
 def build(cls: type[Checked], values: Mapping[str, Any], where: str) -> Checked:
@@ -228,7 +190,9 @@ def _build(cls: Any, values: Any, prefix: str, origins: _Origins) -> Any:
         raise UserError(f"unknown key {key}", where=origins.of(key), fix=fix)
     checked = {}
     for key, value in values.items():
-        hint = _without_none(hints[key])
+        hint = hints[key]
+        if isinstance(hint, types.UnionType):  # TOML has no None: an optional section is there
+            hint = get_args(hint)[0]
         if dataclasses.is_dataclass(hint):
             checked[key] = _build(hint, value, f"{prefix}{key}.", origins)
         else:
@@ -236,21 +200,9 @@ def _build(cls: Any, values: Any, prefix: str, origins: _Origins) -> Any:
     return cls(**checked)
 
 
-def _without_none(hint: Any) -> Any:
-    """The type of an optional section: TOML has no None, a section is there or not."""
-    kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
-    return kinds[0] if isinstance(hint, types.UnionType) and len(kinds) == 1 else hint
-
-
 def _wrong(key: str, value: Any, origins: _Origins, what: str, fix: str) -> UserError:
     shown = str(value) if isinstance(value, float) else json.dumps(value, default=str)
     return UserError(f"{key} = {shown} {what}", where=origins.of(key), fix=fix)
-
-
-def _name_choices(value: Any, choices: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
-    guess = f"did you mean '{near[0]}'? " if near else ""
-    return f"{guess}choices: {', '.join(choices)}"
 
 
 def _check(hint: Any, value: Any, key: str, origins: _Origins) -> Any:
@@ -265,9 +217,12 @@ def _check(hint: Any, value: Any, key: str, origins: _Origins) -> Any:
     if get_origin(hint) is Annotated:
         hint, interval = get_args(hint)
     if get_origin(hint) is Literal:
-        if value in get_args(hint) and isinstance(value, str):
+        choices = get_args(hint)
+        if value in choices and isinstance(value, str):
             return value
-        raise wrong("is not a choice", _name_choices(value, get_args(hint)))
+        near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
+        guess = f"did you mean '{near[0]}'? " if near else ""
+        raise wrong("is not a choice", f"{guess}choices: {', '.join(choices)}")
     hint = get_origin(hint) or hint
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -16,7 +16,6 @@ from wholedoc.config import (
     find_config,
     load_config,
     read_toml,
-    shipped_experiments,
 )
 from wholedoc.errors import UserError
 from wholedoc.metrics.significance import MOST_TRIALS
@@ -169,7 +168,7 @@ def _synth_files(directory: Path, split: str) -> dict[str, str]:
 
 def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
     """Read an experiment (a file or the name of a shipped one), all of its settings checked."""
-    file = find_config(path, shipped_experiments())
+    file = find_config(path, experiments=True)
     where = str(file)
     config = build(ExperimentConfig, read_toml(file), where)
     _check_grid(config, where)

@@ -1,5 +1,6 @@
 """The attentional decoder: two GRU layers, one word per step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -40,17 +41,6 @@ class DecoderState:
     def first(self, count: int) -> "DecoderState":
         """The first rows."""
         return DecoderState(self.lower[:count], self.upper[:count])
-
-
-@dataclass(frozen=True)
-class StepDropout:
-    """Scaled dropout masks of a step: of the context, and of the upper layer's input."""
-
-    context: Float[Tensor, "sent states"] | None
-    lower: Float[Tensor, "sent hidden"] | None
-
-
-NO_DROPOUT = StepDropout(None, None)
 
 
 @dataclass(frozen=True)
@@ -130,37 +120,24 @@ def gated(
 
 
 @final
-class ZeroStart(nn.Module):
-    """s_0 = 0 in both layers, as in the authors' code."""
+class Start(nn.Module):
+    """s_0 = 0 in both layers, as in the authors' code; or s_0 = tanh(W h_t + b), where learned.
+
+    ``project`` is W with b, for both layers, 2H × 2H.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.hidden = config.hidden
-
-    def forward(self, encoding: Encoding) -> DecoderState:
-        """A zero state for each sentence."""
-        zero = encoding.summary.new_zeros(len(encoding.summary), self.hidden)
-        return DecoderState(zero, zero)
-
-
-@final
-class EncoderStart(nn.Module):
-    """s_0 = tanh(W h_t + b), a learned view of the source sentence for each layer."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.project = nn.Linear(2 * config.hidden, 2 * config.hidden)
+        width = 2 * config.hidden
+        self.project = nn.Linear(width, width) if config.initial_state == "encoder" else None
 
     def forward(self, encoding: Encoding) -> DecoderState:
         """The state that each sentence starts from."""
-        lower, upper = torch.tanh(self.project(encoding.summary)).chunk(2, dim=-1)
-        return DecoderState(lower, upper)
-
-
-STARTS: dict[str, type[ZeroStart] | type[EncoderStart]] = {
-    "zero": ZeroStart,
-    "encoder": EncoderStart,
-}
+        if self.project is None:
+            both = torch.zeros_like(encoding.summary)
+        else:
+            both = torch.tanh(self.project(encoding.summary))
+        return DecoderState(*both.chunk(2, dim=-1))
 
 
 @final
@@ -197,7 +174,7 @@ class Decoder(nn.Module):
         super().__init__()
         hidden = config.hidden
         self.embedding = nn.Embedding(vocabulary, config.embedding, padding_idx=PAD)
-        self.start = STARTS[config.initial_state](config)
+        self.start = Start(config)
         self.attention = Attention(2 * hidden, 2 * hidden, config.alignment)
         self.word = Gates(config.embedding, hidden)
         self.context = Gates(2 * hidden, hidden, bias=False)
@@ -235,20 +212,21 @@ class Decoder(nn.Module):
         word: Float[Tensor, "sent gates"],
         source: Attended,
         others: Attended | None = None,
-        dropout: StepDropout = NO_DROPOUT,
+        dropout: Sequence[Tensor | None] = (None, None),
     ) -> tuple[DecoderState, Float[Tensor, "sent states"], Float[Tensor, "sent src_word"]]:
         """s_j, c_j and α_j from s_{j-1} and what is known beforehand of the lower layer's input.
 
         ``word`` is W_sj E_T[y_{j-1}] and, where a fusion adds to the gates, that addition;
-        ``others`` are words outside the sentence that it lets the step look at.
+        ``others`` are words outside the sentence that it lets the step look at. ``dropout`` are
+        the scaled masks of the context and of the upper layer's input.
         """
         query = torch.cat((state.lower, state.upper), dim=-1)
         context, weights = self.attention(query, source)
         if self.fusion is not None and others is not None:
             word = self.fusion.look(word, query, others)
-        dropped = context if dropout.context is None else context * dropout.context
+        dropped = context if dropout[0] is None else context * dropout[0]
         lower = self.lower(word + self.context(dropped), state.lower)
-        dropped = lower if dropout.lower is None else lower * dropout.lower
+        dropped = lower if dropout[1] is None else lower * dropout[1]
         upper = self.upper(self.between(dropped), state.upper)
         return DecoderState(lower, upper), context, weights
 
@@ -286,18 +264,10 @@ class Decoder(nn.Module):
         source: Attended,
     ) -> StepInputs:
         """All that the steps are given, with fresh dropout masks, a row for each word."""
-        width, hidden = source.values.shape[-1], state.lower.shape[-1]
-        return StepInputs(
-            words,
-            counts,
-            source.keys,
-            source.values,
-            source.mask,
-            state.lower,
-            state.upper,
-            self.dropout.mask((len(words), width), words),
-            self.dropout.mask((len(words), hidden), words),
-        )
+        widths = source.values.shape[-1], state.lower.shape[-1]
+        dropout = [self.dropout.mask((len(words), width), words) for width in widths]
+        attended = (source.keys, source.values, source.mask)
+        return StepInputs(words, counts, *attended, state.lower, state.upper, *dropout)
 
     def step_weights(self) -> StepWeights:
         """The weights of :meth:`step`."""
@@ -321,37 +291,21 @@ class Decoder(nn.Module):
         """
         state = DecoderState(inputs.lower, inputs.upper)
         source = Attended(inputs.keys, inputs.values, inputs.mask)
-        context_dropout, lower_dropout = (
+        masks = [
             [None] * len(inputs.counts) if mask is None else torch.split(mask, inputs.counts)
             for mask in (inputs.context_dropout, inputs.lower_dropout)
-        )
+        ]
         uppers, contexts, weights = [], [], []
-        for j, word in enumerate(torch.split(inputs.words, inputs.counts)):
+        words = torch.split(inputs.words, inputs.counts)
+        for word, *dropout in zip(words, *masks, strict=True):
             if len(word) < len(source.keys):
                 state, source = state.first(len(word)), source.first(len(word))
                 others = others and others.first(len(word))
-            dropout = StepDropout(context_dropout[j], lower_dropout[j])
             state, context, weight = self.step(state, word, source, others, dropout)
             uppers.append(state.upper)
             contexts.append(context)
             weights.append(weight)
         return torch.cat(uppers), torch.cat(contexts), torch.cat(weights)
-
-    def predict(
-        self, state: DecoderState, words: Int[Tensor, " sent"], source: Source
-    ) -> tuple[DecoderState, Float[Tensor, "sent vocabulary"], Float[Tensor, "sent src_word"]]:
-        """s_j, log P(y_j) for every word, and α_j, given the last words.
-
-        Search computes the same in :class:`wholedoc.decoding.predictor.Predictor`, which is tested
-        against this.
-        """
-        embedded = self.embedding(words)
-        word = self.word(embedded)
-        if source.gates is not None:
-            word = word + source.gates
-        state, context, weights = self.step(state, word, source.attended, source.words)
-        features = self.output.features(state.upper, context, embedded)
-        return state, self.log_probabilities(features, source.logits), weights
 
     def log_probabilities(
         self,

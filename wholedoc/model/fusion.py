@@ -25,6 +25,11 @@ class Fusion(nn.Module, ABC):
     Each fusion says what and where; to the other places it adds nothing.
     """
 
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        self.scaled = config.scaled
+        self.dropout = Dropout(dropout)
+
     @abstractmethod
     def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """What some sentences read of a document."""
@@ -67,11 +72,6 @@ class MemoryFusion(Fusion):
     source: nn.Linear | None
     target: nn.Linear | None
 
-    def __init__(self, config: ModelConfig, dropout: float) -> None:
-        super().__init__()
-        self.scaled = config.scaled
-        self.dropout = Dropout(dropout)
-
     def entrances(self) -> list[nn.Linear]:
         """W_sm and W_st, or W_ym and W_yt."""
         return [matrix for matrix in (self.source, self.target) if matrix is not None]
@@ -85,15 +85,14 @@ class MemoryFusion(Fusion):
         translations; no gradient goes into them.
         """
         own = None if queries.foreign else queries.places
-        src = src_weights = trg = trg_weights = None
+        src: tuple[Tensor | None, Tensor | None] = (None, None)
+        trg = src
         if document.source_cells is not None and self.source is not None:
-            src, src_weights = read_memory(
-                document.source_cells, queries.source, own, scaled=self.scaled
-            )
+            src = read_memory(document.source_cells, queries.source, own, scaled=self.scaled)
         if document.last_states is not None and queries.target is not None:
             cells = document.last_states.detach()
-            trg, trg_weights = read_memory(cells, queries.target, own, scaled=self.scaled)
-        return Readings(src, trg, src_weights, trg_weights)
+            trg = read_memory(cells, queries.target, own, scaled=self.scaled)
+        return Readings(src[0], trg[0], src[1], trg[1])
 
     def _project(
         self, readings: Readings, rows: Int[Tensor, " row"] | None = None

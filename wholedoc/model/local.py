@@ -1,8 +1,7 @@
 """Baselines that read only what stands just before a sentence: one small class each.
 
-Each is a fusion. Widths: E of an embedding, H of a recurrent layer; T
-sentences of a document, I words of a sentence. Without a sentence before it, a sentence reads
-exactly zero.
+Each is a fusion. Widths: E of an embedding, H of a recurrent layer; T sentences of a document, I
+words of a sentence. Without a sentence before it, a sentence reads exactly zero.
 """
 
 from typing import final
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.config import ModelConfig
-from wholedoc.kernels import Dropout, pack
+from wholedoc.kernels import pack
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.encoder import BidirectionalGRU, Gates
 from wholedoc.model.fusion import Fusion
@@ -22,8 +21,23 @@ from wholedoc.model.memory import DocumentContext, Queries, Readings
 _WINDOW = 3
 
 
+class LocalContext(Fusion):
+    """A fusion that reads the sentences before and enters the lower layer by one matrix."""
+
+    enter: Gates
+
+    def entrances(self) -> list[nn.Linear]:
+        """W_sd, W_st or W_sp."""
+        return [self.enter]
+
+    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
+        """W_sd d_t or W_st m_{t−1}."""
+        reading = readings.trg if readings.src is None else readings.src
+        return None if reading is None else self.enter(self.dropout(reading))
+
+
 @final
-class Wang2017(Fusion):
+class Wang2017(LocalContext):
     """d_t = GRU(d, w_k) over k = t−3 … t−1,  w_k = GRU(w, E_S[x_ki]) over i = 1 … I.
 
     Wang et al. (2017). w_k (H) is the last state over the words of sentence k, ``</s>`` included;
@@ -33,15 +47,10 @@ class Wang2017(Fusion):
     """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
-        super().__init__()
+        super().__init__(config, dropout)
         self.word = nn.GRU(config.embedding, config.hidden, batch_first=True)
         self.sentence = nn.GRU(config.hidden, config.hidden, batch_first=True)
         self.enter = Gates(config.hidden, config.hidden, bias=False)
-        self.dropout = Dropout(dropout)
-
-    def entrances(self) -> list[nn.Linear]:
-        """W_sd."""
-        return [self.enter]
 
     def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """d_t of each sentence."""
@@ -58,13 +67,9 @@ class Wang2017(Fusion):
         summary = _last(self.sentence, self.dropout(window), count.clamp(min=1))
         return Readings(summary * (count > 0)[:, None])
 
-    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
-        """W_sd d_t."""
-        return None if readings.src is None else self.enter(self.dropout(readings.src))
-
 
 @final
-class PrevTrg(Fusion):
+class PrevTrg(LocalContext):
     """s_j = GRU(s_{j-1}, … + W_st m_{t−1}): a target memory with all weight on the cell before.
 
     m_{t−1} (H) is the last upper decoder state of the previous sentence's current translation; no
@@ -72,13 +77,8 @@ class PrevTrg(Fusion):
     """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
-        super().__init__()
+        super().__init__(config, dropout)
         self.enter = Gates(config.hidden, config.hidden, bias=False)
-        self.dropout = Dropout(dropout)
-
-    def entrances(self) -> list[nn.Linear]:
-        """W_st."""
-        return [self.enter]
 
     def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """m_{t−1} for each sentence, as a weighted sum over all cells."""
@@ -89,13 +89,9 @@ class PrevTrg(Fusion):
         weights = (torch.arange(len(cells), device=own.device) == own[:, None] - 1).to(cells.dtype)
         return Readings(trg=weights @ cells, trg_weights=weights)
 
-    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
-        """W_st m_{t−1}."""
-        return None if readings.trg is None else self.enter(self.dropout(readings.trg))
-
 
 @final
-class Jean2017(Fusion):
+class Jean2017(LocalContext):
     """a'_ji = v' · tanh(W'_ae h'_i + W'_at s_{j-1}),  α'_j = softmax(a'_j),  c'_j = Σ_i α'_ji h'_i.
 
     Jean et al. (2017). h'_i (2H) are the states of a bidirectional GRU over the words of the
@@ -105,16 +101,11 @@ class Jean2017(Fusion):
     """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
-        super().__init__()
+        super().__init__(config, dropout)
         width = 2 * config.hidden
         self.rnn = BidirectionalGRU(config.embedding, config.hidden)
         self.attention = Attention(width, width, config.alignment)
         self.enter = Gates(width, config.hidden, bias=False)
-        self.dropout = Dropout(dropout)
-
-    def entrances(self) -> list[nn.Linear]:
-        """W_sp."""
-        return [self.enter]
 
     def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """h'_i for each sentence; where there is none before it, a single state of zero."""
@@ -159,17 +150,13 @@ class More(Fusion):
     A control. What the second stage gains without any context is no gain from context.
     """
 
-    def __init__(self, config: ModelConfig, dropout: float) -> None:
-        super().__init__()
-        del config, dropout
-
     def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """Nothing."""
         del queries, document
         return Readings()
 
 
-CONTEXTS: dict[str, type[Wang2017] | type[PrevTrg] | type[Jean2017] | type[More]] = {
+CONTEXTS: dict[str, type[Fusion]] = {
     "jean2017": Jean2017,
     "wang2017": Wang2017,
     "prevtrg": PrevTrg,

@@ -1,8 +1,10 @@
 """The translation model, put together from its parts."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -12,13 +14,7 @@ from wholedoc.config import FusionName, MemoryName, ModelConfig
 from wholedoc.corpus.vocabulary import PAD
 from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.encoder import Encoder, Gates
-from wholedoc.model.memory import (
-    DocumentContext,
-    Queries,
-    Readings,
-    SourceMemory,
-    TargetQuery,
-)
+from wholedoc.model.memory import DocumentContext, Queries, Readings, SourceMemory, TargetQuery
 
 
 class TranslationModel(nn.Module):
@@ -131,20 +127,7 @@ def _fill(parameter: Tensor, bound: float, generator: torch.Generator) -> None:
 
 def _is_embedding(model: nn.Module, parameter: Tensor) -> bool:
     """Whether an output matrix is tied to an embedding, which has its own initial values."""
-    return any(
-        module.weight is parameter for module in model.modules() if isinstance(module, nn.Embedding)
-    )
-
-
-VARIANTS: tuple[tuple[FusionName, MemoryName], ...] = (
-    ("none", "none"),
-    ("context", "src"),
-    ("context", "trg"),
-    ("context", "both"),
-    ("output", "src"),
-    ("output", "trg"),
-    ("output", "both"),
-)
+    return any(isinstance(m, nn.Embedding) and m.weight is parameter for m in model.modules())
 
 
 @dataclass(frozen=True)
@@ -159,7 +142,10 @@ class Size:
 def measure_sizes(config: ModelConfig, src_vocabulary: int, trg_vocabulary: int) -> list[Size]:
     """The size of every variant of a model with the given vocabularies."""
     sizes = []
-    for fusion, memory in VARIANTS:
+    fusions, memories = get_args(FusionName), get_args(MemoryName)
+    for fusion, memory in itertools.product(fusions, memories):
+        if (fusion == "none") != (memory == "none"):
+            continue
         variant = replace(config, fusion=fusion, memory=memory)
         with torch.device("meta"):  # no weights are allocated
             model = TranslationModel(variant, src_vocabulary, trg_vocabulary)
