@@ -7,7 +7,7 @@ averaged by attention, once for all steps.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp, round_weights
+from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.language import SentenceVectors
@@ -236,10 +236,3 @@ class TranslationSystem:
         """What is pickled: the weights, not what was prepared from them."""
         prepared = ("predictor", "base_predictor")
         return {name: value for name, value in vars(self).items() if name not in prepared}
-
-    def compacted(self) -> "TranslationSystem":
-        """The same models with weights and products in 8 bits; the weights are changed in place."""
-        for module in (self.model, self.base, self.vectors):
-            if module is not None:
-                round_weights(module)
-        return replace(self, int8=True)
