@@ -8,14 +8,9 @@ import torch
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import Indices, length_batches, pad
-from wholedoc.decoding.document import (
-    DocumentTranslation,
-    Progress,
-    Sentence,
-    shuffle_memories,
-)
+from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.scoring import score_sentences
+from wholedoc.decoding.scoring import score_translations
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.kernels import in_threads, one_thread
 from wholedoc.model.memory import Readings, concatenate_readings, gather_readings
@@ -105,21 +100,18 @@ class _CoordinateDescent:
     def measure(self, documents: Sequence[DocumentTranslation]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
         readings = [document.read() for document in documents]
-        sentences = [sentence for document in documents for sentence in document.sentences]
-        targets = [list(tokens) for document in documents for tokens in document.tokens]
-        scores = iter(
-            score_sentences(
-                self.system.model, sentences, targets, self.config.batch_tokens, readings
-            )
+        scores = score_translations(
+            self.system.model,
+            [document.sentences for document in documents],
+            [[list(tokens) for tokens in document.tokens] for document in documents],
+            self.config.batch_tokens,
+            readings,
         )
-        for document in documents:
-            document.objective.append(fsum(next(scores) for _ in document.sentences))
+        for document, found in zip(documents, scores, strict=True):
+            document.objective.append(fsum(found))
 
     def _search(
-        self,
-        predictor: Predictor,
-        sentences: Sequence[Sentence],
-        readings: Sequence[Readings] = (),
+        self, predictor: Predictor, sentences: Sequence[Sentence], readings: Sequence[Readings] = ()
     ) -> list[list[Hypothesis]]:
         """Translate sentences in batches of like length; results in the given order."""
         device = self.system.device

@@ -145,10 +145,7 @@ class Predictor:
         return decoder.start(encoding), sentences
 
     def step(
-        self,
-        state: DecoderState,
-        words: Int[Tensor, " row"],
-        sentences: Sentences,
+        self, state: DecoderState, words: Int[Tensor, " row"], sentences: Sentences
     ) -> tuple[
         DecoderState, Float[Tensor, "row output"], Float[Tensor, "sent hypothesis src_word"]
     ]:

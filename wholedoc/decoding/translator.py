@@ -1,6 +1,7 @@
 """The translator: documents in, documents out, one translation per sentence."""
 
 import math
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -196,7 +197,9 @@ class Translator:
         ``config.sentence_tokens`` is translated in pieces, each as a sentence of its document, and
         put together again.
         """
-        config = check_search(config or self.config.search, nbest)
+        config = build(SearchConfig, asdict(config or self.config.search), where="search settings")
+        # As many hypotheses are followed at once as are asked for, so one limit serves both.
+        build(SearchConfig, {"beam": nbest}, where=f"nbest = {nbest}")
         texts = _check_documents(documents, "documents")
         pieces = [[self._pieces(text, config) for text in each] for each in texts]
         encoded = [
@@ -405,27 +408,19 @@ def join_weights(
     return joined / weights.new_tensor(readers)[:, None]
 
 
-def check_search(config: SearchConfig, nbest: int = 1) -> SearchConfig:
-    """The settings, where every value is one that search can have; else an error that names it."""
-    checked = build(SearchConfig, asdict(config), where="search settings")
-    # As many hypotheses are followed at once as are asked for, so one limit serves both.
-    build(SearchConfig, {"beam": nbest}, where=f"nbest = {nbest}")
-    return checked
-
-
 def _check_documents(documents: Iterable[Iterable[str]], where: str) -> list[list[str]]:
-    """Documents as lists of lists of texts."""
     checked = _check_list(documents, "documents", where)
     return [_check_document(document, f"{where}[{d}]") for d, document in enumerate(checked)]
 
 
 def _check_document(sentences: Iterable[str], where: str) -> list[str]:
-    """A document as a list of texts."""
     checked = _check_list(sentences, "sentences", where)
     for t, sentence in enumerate(checked):
         if not isinstance(sentence, str):
             fix = "decode it first" if isinstance(sentence, bytes) else "give a text"
-            raise UserError(f"{_name(sentence)} is not a text", where=f"{where}[{t}]", fix=fix)
+            raise UserError(
+                f"{reprlib.repr(sentence)} is not a text", where=f"{where}[{t}]", fix=fix
+            )
     return checked
 
 
@@ -433,7 +428,7 @@ def _check_list(values: Iterable[Item], kind: str, where: str) -> list[Item]:
     """Values as a list; a text by itself would be taken for its characters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         fix = f"give a list of {kind}, not one text"
-        raise UserError(f"{_name(values)} is not a list of {kind}", where=where, fix=fix)
+        raise UserError(f"{reprlib.repr(values)} is not a list of {kind}", where=where, fix=fix)
     return list(values)
 
 
@@ -442,12 +437,6 @@ def _check_count(given: int, wanted: int, kind: str, where: str) -> None:
     if given != wanted:
         fix = f"give one for each of the {kind}"
         raise UserError(f"{given} translations are given for {wanted} {kind}", where=where, fix=fix)
-
-
-def _name(value: Any) -> str:
-    """A value as an error shows it."""
-    text = repr(value)
-    return text if len(text) < 40 else f"{text[:36]} …"
 
 
 def _encode(text: str, vocabulary: Vocabulary) -> list[int]:
