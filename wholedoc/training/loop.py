@@ -26,7 +26,6 @@ from wholedoc.store.checkpoint import (
     load_weights,
     read_position,
     save_checkpoint,
-    save_finished,
     save_weights,
 )
 from wholedoc.store.run import StageFiles
@@ -290,9 +289,7 @@ class _Loop:
             raise Stopped(self.stop.signal_number or signal.SIGTERM)
 
     def _checkpoint(self) -> None:
-        if self.group.leads and self.position.finished:
-            save_finished(self.files.checkpoint, self.position)
-        elif self.group.leads:
+        if self.group.leads:
             save_checkpoint(self.files.checkpoint, self.task.model, self.optimiser, self.position)
         self._saved = time.monotonic()
 

@@ -22,6 +22,7 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import generated_states, given_states
+from wholedoc.files import name_file
 from wholedoc.kernels import check_precision, one_thread
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
@@ -29,19 +30,12 @@ from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_known_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
 from wholedoc.store.model import choose_device, load_sentence_vectors
-from wholedoc.store.run import (
-    Rows,
-    Run,
-    cached_rows,
-    digest_files,
-    language_stage,
-    rows_file,
-)
+from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
 from wholedoc.training.log import RunLog
 from wholedoc.training.loop import Task, flush_denormals, train_stage
-from wholedoc.training.objective import DocumentSet
+from wholedoc.training.objective import DocumentSet, Rows
 from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
     DocumentTask,
@@ -196,16 +190,25 @@ class _Training:
         return self._cached(f"{name}.{kind}", digest, width, parts(model.eval(), corpus))
 
     def _cached(self, name: str, digest: str, width: int, parts: Iterator[Tensor]) -> Rows:
-        """Rows that the leader computes where they are missing."""
-        directory = self.run.directory / "data"
+        """Rows that the leader computes where they are missing, each made from ``parts``.
+
+        The digest of the weights is in the file's name, so rows of other weights are never taken
+        for these; they are removed when new ones are written.
+        """
+        path = self.run.data(f"{name}-{digest}.f32")
         if self.group.leads:
-            file = rows_file(directory, name, digest)
-            self.reuse.file(file)
-            if not file.exists():
+            self.reuse.file(path)
+            if not path.exists():
                 say(f"preparing {name}")
-            cached_rows(directory, name, digest, width, parts)
+                unfinished = path.with_suffix(".part")
+                with name_file(path), unfinished.open("wb") as stream:
+                    for part in parts:
+                        stream.write(part.float().cpu().numpy().tobytes())
+                for stale in path.parent.glob(f"{name}-*.f32"):
+                    stale.unlink()
+                unfinished.replace(path)
         self.group.barrier()
-        return cached_rows(directory, name, digest, width, ())
+        return np.memmap(path, dtype=np.float32, mode="r").reshape(-1, width)
 
 
 def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
