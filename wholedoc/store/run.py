@@ -105,8 +105,8 @@ class Run:
             if self.has_begun():
                 _compare(old.to_dict(), config.to_dict(), self.config_file)
                 now = current_versions(config)
-                if changes := compare_versions({**now, **self.load_versions()}, now):
-                    say(f"{self.directory} was begun with {changes}: rounding may differ")
+                if begun := compare_versions({**now, **self.load_versions()}, now):
+                    say(f"{self.directory} was begun with {begun}: results may differ by rounding")
             if old == config:
                 return
             if not self.has_begun():

@@ -111,9 +111,11 @@ class FilteredCorpus:
     def __iter__(self) -> Iterator[Document]:
         self.counts = FilterCounts()
         self.read = self.kept = 0
-        for document in filter_documents(self._counted(), self.filters, self.counts):
-            self.kept += len(document.pairs)
-            yield document
+        for document in self.corpus:
+            self.read += len(document.pairs)
+            for filtered in filter_documents([document], self.filters, self.counts):
+                self.kept += len(filtered.pairs)
+                yield filtered
         if not self.kept:
             raise UserError(
                 f"no sentence is left: {self.counts}",
@@ -121,11 +123,6 @@ class FilteredCorpus:
                 fix="loosen data.min_sentences, data.max_words or data.max_ratio, or check the "
                 "files",
             )
-
-    def _counted(self) -> Iterator[Document]:
-        for document in self.corpus:
-            self.read += len(document.pairs)
-            yield document
 
     def warn(self) -> None:
         """Say so where the filters have left out more than half of what was read last."""
