@@ -58,22 +58,23 @@ class ContextScores:
 
 
 @torch.inference_mode()
-def score_sentences(
+def score_translations(
     model: TranslationModel,
-    sentences: Sequence[Sentence],
-    translations: Sequence[Sentence],
+    documents: Documents,
+    translations: Documents,
     batch_tokens: int,
     readings: Sequence[Readings] = (),
     progress: Progress | None = None,
-) -> list[float]:
-    """log P(y_t | x_t, c_src, c_trg) of each translation, ``</s>`` included.
+) -> list[list[float]]:
+    """log P(y_t | x_t, c_src, c_trg) of each document's translations, ``</s>`` included.
 
     Sources end with ``</s>``, translations do not. ``readings`` are those of the sentences in
     order, in any number of parts; without any, the model reads nothing.
     """
+    sentences, targets = list(chain(*documents)), list(chain(*translations))
 
     def score(decoded: Decoded, chosen: list[int]) -> list[float]:
-        trg_out, _ = pad([[*translations[i], EOS] for i in chosen])
+        trg_out, _ = pad([[*targets[i], EOS] for i in chosen])
         of_sentence, features = decoded.packing.rows, decoded.packed_features
         words = trg_out.to(features.device)[of_sentence, decoded.packing.places]
         scores = torch.zeros(len(chosen), dtype=torch.float64, device=features.device)
@@ -88,20 +89,7 @@ def score_sentences(
             progress(len(chosen), len(words))
         return scores.tolist()
 
-    return _decode(model, sentences, translations, batch_tokens, score, readings)
-
-
-def score_translations(
-    model: TranslationModel,
-    documents: Documents,
-    translations: Documents,
-    batch_tokens: int,
-    readings: Sequence[Readings] = (),
-    progress: Progress | None = None,
-) -> list[list[float]]:
-    """What :func:`score_sentences` gives for the sentences of each document."""
-    sources, targets = list(chain(*documents)), list(chain(*translations))
-    scores = iter(score_sentences(model, sources, targets, batch_tokens, readings, progress))
+    scores = iter(_decode(model, sentences, targets, batch_tokens, score, readings))
     return [[next(scores) for _ in document] for document in documents]
 
 
@@ -250,7 +238,8 @@ def score_candidates(
             pairs = [sentences[i] for i in given], [targets[i] for i in given]
             own = dict(zip(given, given_states(system.base, *pairs, batch_tokens), strict=True))
         readings = [opened[c.document].read(c.t, own.get(i)) for i, c in enumerate(candidates)]
-    return score_sentences(system.model, sentences, targets, batch_tokens, readings)
+    (scores,) = score_translations(system.model, [sentences], [targets], batch_tokens, readings)
+    return scores
 
 
 def _open_documents(

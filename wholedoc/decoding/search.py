@@ -116,7 +116,7 @@ class _Frontier:
     def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> None:
         """Go on from given rows, each with its next word."""
         self.state = self.state.select(rows)
-        self.words = self.sentences.outputs.words[chosen]
+        self.words = self.sentences.words[chosen]
 
     def drop(self, stay: Int[Tensor, " stay"]) -> None:
         """Keep only some sentences."""
