@@ -30,7 +30,6 @@ from wholedoc.training.data import prepare_data
 from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.loop import (
     RunLog,
-    Task,
     flush_denormals,
     peak_rss_mb,
     read_log,
@@ -39,6 +38,7 @@ from wholedoc.training.loop import (
 from wholedoc.training.objective import sentence_loss
 from wholedoc.training.optimisation import learning_rate, make_optimiser, take_step
 from wholedoc.training.stages import train
+from wholedoc.training.tasks import Task
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +177,7 @@ class ScriptedTask(Task):
 
     def __init__(self, perplexities: Sequence[float]) -> None:
         self.model: nn.Module = nn.Linear(2, 1)
+        self.sample = None
         self.perplexities = perplexities
         self.weights: list[Tensor] = []
 

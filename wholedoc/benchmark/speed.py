@@ -23,10 +23,10 @@ from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.shortlist import learn_shortlist
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import Task, add_gradients
+from wholedoc.training.loop import add_gradients
 from wholedoc.training.objective import DocumentSet
 from wholedoc.training.optimisation import make_optimiser, take_step
-from wholedoc.training.tasks import DocumentTask, Sets, Stage, translation_task
+from wholedoc.training.tasks import Sets, Stage, Task, document_task, translation_task
 
 FORMULA = (
     "6 · (source words · weights of encoder and attention keys + target words · weights of decoder "
@@ -192,7 +192,7 @@ def document_contender(material: Material, fusion: FusionName) -> TrainingConten
     )
     data = DocumentSet(material.corpus, vectors, states)
     model = material.model(settings, config.stage2)
-    task = DocumentTask(model, data, data, config.stage2, config.seed)
+    task = document_task(model, data, data, config.stage2, config.seed)
     name = f"{material.name}, both memories, {fusion}"
     return TrainingContender(name, task, model, config.stage2, material.corpus)
 

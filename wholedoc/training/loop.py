@@ -7,8 +7,7 @@ import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
@@ -34,6 +32,7 @@ from wholedoc.store.checkpoint import (
 from wholedoc.store.run import StageFiles
 from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.optimisation import learning_rate, make_optimiser, take_step
+from wholedoc.training.tasks import Task
 
 _UPDATES_PER_LOG_LINE = 50
 
@@ -77,42 +76,6 @@ def read_log(directory: Path) -> list[dict[str, float | str]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-@dataclass(frozen=True)
-class DevSample:
-    """How some dev sentences are translated, and one of them with its translation."""
-
-    bleu: float
-    """BLEU of sacrebleu, between texts as the vocabulary spells them."""
-    sentences: int
-    source: str
-    translation: str
-    reference: str
-
-
-class Task(ABC):
-    """What a stage trains: a model, the updates of an epoch, their losses, the dev perplexity."""
-
-    name: str
-    model: nn.Module
-    sample: Callable[[], DevSample] | None = None
-    """Translates some dev sentences, where there is something to translate."""
-
-    @abstractmethod
-    def updates(self, epoch: int) -> Sequence[Any]:
-        """The work of each update of an epoch; the same for the same epoch, always."""
-
-    @abstractmethod
-    def backward(self, update: Any, group: ProcessGroup) -> tuple[float, int]:
-        """Forward and backward pass of this process's share of an update.
-
-        Adds to the gradients of the model; returns −Σ log P of the words, and their number.
-        """
-
-    @abstractmethod
-    def dev_perplexity(self, group: ProcessGroup) -> float:
-        """Perplexity per word of the dev set, dropout and smoothing off."""
 
 
 def add_gradients(

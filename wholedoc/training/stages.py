@@ -33,14 +33,15 @@ from wholedoc.store.model import choose_device, load_sentence_vectors
 from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
-from wholedoc.training.loop import RunLog, Task, flush_denormals, train_stage
+from wholedoc.training.loop import RunLog, flush_denormals, train_stage
 from wholedoc.training.objective import DocumentSet, Rows
 from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
-    DocumentTask,
     Sampler,
     Sets,
     Stage,
+    Task,
+    document_task,
     language_task,
     translation_task,
 )
@@ -147,7 +148,7 @@ class _Training:
             model.source_memory.standardise(_moments(train.vectors))
         model.to(self.device)
         sampler = self._sampler(src, trg)
-        self._train(DocumentTask(model, train, dev, config.stage2, config.seed, sampler))
+        self._train(document_task(model, train, dev, config.stage2, config.seed, sampler))
 
     def _sampler(self, src: Vocabulary, trg: Vocabulary) -> Sampler | None:
         """What translates dev sentences after each epoch, where that is asked for."""
