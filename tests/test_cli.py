@@ -25,7 +25,7 @@ import wholedoc.cli
 from wholedoc.config import load_config
 from wholedoc.decoding.translator import Translator
 from wholedoc.metrics.scores import DiscourseShares
-from wholedoc.training.log import read_log
+from wholedoc.training.loop import read_log
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = {

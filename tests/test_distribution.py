@@ -14,7 +14,7 @@ from toy import toy_config, write_toy
 from wholedoc.corpus.batches import SentenceBatches
 from wholedoc.store.run import Run
 from wholedoc.training.distribution import ProcessGroup, is_leader, join_process_group
-from wholedoc.training.log import read_log
+from wholedoc.training.loop import read_log
 from wholedoc.training.stages import train
 
 # Batches of one sentence too: some updates have nothing for the second process.

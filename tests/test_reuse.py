@@ -10,8 +10,7 @@ from toy import DOCUMENT_SETTINGS, toy_config, write_toy
 from wholedoc.store.checkpoint import Position
 from wholedoc.store.run import Run, compare_versions
 from wholedoc.training.data import prepare_data
-from wholedoc.training.log import read_log
-from wholedoc.training.loop import train_stage
+from wholedoc.training.loop import read_log, train_stage
 from wholedoc.training.stages import train
 
 BOTH = [*DOCUMENT_SETTINGS, "model.memory=both", "model.fusion=output"]

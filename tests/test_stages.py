@@ -21,9 +21,9 @@ from wholedoc.kernels import Dropout
 from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.model import load_model, load_sentence_vectors
 from wholedoc.store.run import Run
-from wholedoc.training.log import read_log
-from wholedoc.training.loop import Task
+from wholedoc.training.loop import read_log
 from wholedoc.training.stages import train
+from wholedoc.training.tasks import Task
 
 STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
 

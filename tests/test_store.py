@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_export import MODELS, TEXTS, make_run
 
+from wholedoc.config import load
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.store import checkpoint, model
@@ -65,7 +66,7 @@ def test_each_file_is_parsed_once(both: Run, monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(module, name, counted)
 
-    count(run_module, "load_config")
+    count(load, "load_config")
     count(run_module, "load_vocabulary")
     count(model, "read_lexicon")
     count(checkpoint, "safe_open")

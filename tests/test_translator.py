@@ -22,8 +22,7 @@ from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import read_source_lines
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary, build_vocabularies
 from wholedoc.decoding import descent
-from wholedoc.decoding.results import join_weights
-from wholedoc.decoding.translator import Translator
+from wholedoc.decoding.translator import Translator, join_weights
 from wholedoc.errors import UserError
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import save_weights
@@ -198,7 +197,7 @@ def test_lines_in_pieces_are_named_once(translators, capsys: pytest.CaptureFixtu
 
 
 BAD_CALLS: dict[str, tuple[Callable[[Translator], object], str]] = {
-    "a text": (lambda t: t.translate("the dog ."), "sentences: 'the dog .': a document is a list"),
+    "a text": (lambda t: t.translate("the dog ."), "sentences: 'the dog .' is not a list of sent"),
     "texts for documents": (
         lambda t: t.translate_documents(["abc", "def"]),
         r"documents\[0\]: 'abc'",
@@ -206,7 +205,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Translator], object], str]] = {
     "a text for all": (lambda t: t.translate_documents("abc"), "documents: 'abc' is not a list of"),
     "bytes": (lambda t: t.translate(["a", b"b"]), r"sentences\[1\]: b'b' is not a text; decode it"),
     "a number": (lambda t: t.translate([3]), r"sentences\[0\]: 3 is not a text"),
-    "no list": (lambda t: t.translate(None), "sentences: None: a document is a list"),
+    "no list": (lambda t: t.translate(None), "sentences: None is not a list of sentences"),
     "passes": (
         lambda t: t.translate(["a"], passes=-1),
         "passes = -1 is out of range",
@@ -223,7 +222,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Translator], object], str]] = {
     "translations": (lambda t: t.score(["a"], ["b", "c"]), "2 translations are given for 1"),
     "documents": (
         lambda t: t.score_documents([["a"], ["b"]], [["c"]]),
-        "translations: translations of 1 documents are given for 2",
+        "translations: 1 translations are given for 2 documents",
     ),
     "memory": (lambda t: t.score(["a"], ["b"], "gold"), "memory: 'gold' is not a choice"),
     "a huge sentence": (lambda t: t.score(["a " * 20_000], ["b"]), "20,001 tokens; at most 10,000"),

@@ -33,10 +33,10 @@ from wholedoc.progress import say
 from wholedoc.store.run import Run
 from wholedoc.store.shortlist import learn_shortlist
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import Task, add_gradients, flush_denormals, peak_rss_mb
+from wholedoc.training.loop import add_gradients, flush_denormals, peak_rss_mb
 from wholedoc.training.objective import DocumentSet
 from wholedoc.training.optimisation import make_optimiser, take_step
-from wholedoc.training.tasks import DocumentTask, Sets, Stage, translation_task
+from wholedoc.training.tasks import Sets, Stage, Task, document_task, translation_task
 
 FORMULA = (
     "6 · (source words · weights of encoder and attention keys + target words · weights of decoder "
@@ -241,7 +241,7 @@ def document_contender(material: Material, fusion: FusionName) -> TrainingConten
     vectors, states = np.split(rows, [2 * settings.hidden], axis=1)
     data = DocumentSet(material.corpus, vectors, states)
     model = material.model(settings, stage2.dropout, stage2.document_dropout)
-    task = DocumentTask(model, data, data, stage2, config.seed)
+    task = document_task(model, data, data, stage2, config.seed)
     name = f"{material.name}, both memories, {fusion}"
     return TrainingContender(name, task, model, stage2, material.corpus)
 

@@ -8,14 +8,9 @@ import torch
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import Indices, length_batches, pad
-from wholedoc.decoding.document import (
-    DocumentTranslation,
-    Progress,
-    Sentence,
-    shuffle_memories,
-)
+from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.scoring import score_sentences
+from wholedoc.decoding.scoring import score_translations
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.kernels import in_threads, one_thread
 from wholedoc.model.memory import Readings, concatenate_readings, gather_readings
@@ -48,7 +43,10 @@ def translate_documents(
             going = [d for d in opened if d.sentences and not d.settled]
             if not going:
                 break
-            descent.update(going)
+            if config.order == "parallel":
+                descent.update_together(going)
+            else:
+                descent.update_in_turn(going)
             if measure:
                 descent.measure(going)
     return opened
@@ -66,28 +64,21 @@ class _CoordinateDescent:
     def translate_first(self, documents: Sequence[DocumentTranslation]) -> None:
         """Pass 0: by the sentence model, or by the document model with the source memory alone."""
         if self.config.first_pass == "document" and self.system.reads_documents:
-            self._update_together(documents)
+            self.update_together(documents)
         else:
             sentences = [s for document in documents for s in document.sentences]
             _add_pass(documents, self._search(self.system.base_predictor, sentences))
 
-    def update(self, documents: Sequence[DocumentTranslation]) -> None:
-        """One more pass over each document."""
-        if self.config.order == "parallel":
-            self._update_together(documents)
-        else:
-            self._update_in_turn(documents)
-
-    def _update_together(self, documents: Sequence[DocumentTranslation]) -> None:
-        """All sentences at once, each seeing the translations of the pass before."""
+    def update_together(self, documents: Sequence[DocumentTranslation]) -> None:
+        """One more pass: all sentences at once, each seeing the translations of the pass before."""
         readings = [document.read() for document in documents]
         sentences = [s for document in documents for s in document.sentences]
         _add_pass(documents, self._search(self.system.predictor, sentences, readings))
         for document, read in zip(documents, readings, strict=True):
             document.readings = read
 
-    def _update_in_turn(self, documents: Sequence[DocumentTranslation]) -> None:
-        """Sentence after sentence, each seeing the new translations before it."""
+    def update_in_turn(self, documents: Sequence[DocumentTranslation]) -> None:
+        """One more pass: sentence after sentence, each seeing the new translations before it."""
         read: list[list[Readings]] = [[] for _ in documents]
         for document in documents:
             document.add_pass(list(document.passes[-1]))
@@ -105,21 +96,18 @@ class _CoordinateDescent:
     def measure(self, documents: Sequence[DocumentTranslation]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
         readings = [document.read() for document in documents]
-        sentences = [sentence for document in documents for sentence in document.sentences]
-        targets = [list(tokens) for document in documents for tokens in document.tokens]
-        scores = iter(
-            score_sentences(
-                self.system.model, sentences, targets, self.config.batch_tokens, readings
-            )
+        scores = score_translations(
+            self.system.model,
+            [document.sentences for document in documents],
+            [[list(tokens) for tokens in document.tokens] for document in documents],
+            self.config.batch_tokens,
+            readings,
         )
-        for document in documents:
-            document.objective.append(fsum(next(scores) for _ in document.sentences))
+        for document, found in zip(documents, scores, strict=True):
+            document.objective.append(fsum(found))
 
     def _search(
-        self,
-        predictor: Predictor,
-        sentences: Sequence[Sentence],
-        readings: Sequence[Readings] = (),
+        self, predictor: Predictor, sentences: Sequence[Sentence], readings: Sequence[Readings] = ()
     ) -> list[list[Hypothesis]]:
         """Translate sentences in batches of like length; results in the given order."""
         device = self.system.device

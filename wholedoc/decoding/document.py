@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
@@ -95,15 +95,14 @@ class DocumentTranslation:
     @cached_property
     def summaries(self) -> Float[Tensor, "sent states"]:
         """h_t of each sentence."""
-        model, device = self.system.model, self.system.device
-        lengths = [len(sentence) for sentence in self.sentences]
-        parts = length_batches(lengths, self.batch_tokens)
-        summaries: dict[int, Tensor] = {}
-        for part in parts:
-            src, src_lengths = pad([self.sentences[t] for t in part])
-            encoding = model.encoder(src.to(device), src_lengths.to(device))
-            summaries |= zip(part.tolist(), encoding.summary, strict=True)
-        return torch.stack([summaries[t] for t in range(len(lengths))])
+        device = self.system.device
+
+        def encode(chosen: list[Sentence]) -> list[Tensor]:
+            src, lengths = pad(chosen)
+            return list(self.system.model.encoder(src.to(device), lengths.to(device)).summary)
+
+        batches = length_batches([len(s) for s in self.sentences], self.batch_tokens)
+        return torch.stack(in_order(self.sentences, batches, encode))
 
 
 def _tokens(translations: list[list[Hypothesis]]) -> list[tuple[int, ...]]:

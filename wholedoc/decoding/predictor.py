@@ -7,7 +7,7 @@ averaged by attention, once for all steps.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp, round_weights
+from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.language import SentenceVectors
@@ -26,16 +26,6 @@ from wholedoc.store.shortlist import Shortlist
 
 # The output layer is padded to a multiple of this: search looks at its words in blocks.
 BLOCK = 32
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """The words that may be produced, and the output layer for them."""
-
-    product: Product
-    """r_j ↦ their logits; those of the padding are -inf."""
-    words: Int[Tensor, " output"]
-    """The token id of each output; those of the padding do not matter."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +43,10 @@ class Sentences:
     """What readings add to the logits."""
     others: Attended | None
     """Words outside the sentence that are attended to as well."""
-    outputs: Outputs
-    """The words that may be produced."""
+    output: Product
+    """r_j ↦ the logits of the words that may be produced; those of the padding are -inf."""
+    words: Int[Tensor, " output"]
+    """The token id of each output; those of the padding do not matter."""
 
     def select(self, rows: Int[Tensor, " row"]) -> "Sentences":
         """The given sentences."""
@@ -64,7 +56,8 @@ class Sentences:
             self.padding[rows],
             None if self.logits is None else self.logits[rows],
             None if self.others is None else self.others.select(rows),
-            self.outputs,
+            self.output,
+            self.words,
         )
 
 
@@ -101,17 +94,17 @@ class Predictor:
         self.shortlist = shortlist
 
     @cached_property
-    def _everything(self) -> Outputs:
-        """The output layer for the whole vocabulary."""
+    def _everything(self) -> tuple[Product, Int[Tensor, " output"]]:
+        """The output layer for the whole vocabulary, and its words."""
         return self._outputs(torch.arange(len(self.words), device=self.words.device))
 
-    def _outputs(self, words: Int[Tensor, " word"]) -> Outputs:
+    def _outputs(self, words: Int[Tensor, " word"]) -> tuple[Product, Int[Tensor, " output"]]:
         """The output layer for some words, in order, the special ones first."""
         layer = self.model.decoder.output.vocabulary
         padding = -len(words) % BLOCK
         weight = pad(layer.weight.detach()[words], (0, 0, 0, padding))
         bias = pad(layer.bias.detach()[words], (0, padding), value=-math.inf)
-        return Outputs(self.product(weight, bias), pad(words, (0, padding)))
+        return self.product(weight, bias), pad(words, (0, padding))
 
     def start(
         self,
@@ -140,15 +133,12 @@ class Predictor:
             padding[:, None],
             logits,
             source.words,
-            self._everything if words is None else self._outputs(words),
+            *(self._everything if words is None else self._outputs(words)),
         )
         return decoder.start(encoding), sentences
 
     def step(
-        self,
-        state: DecoderState,
-        words: Int[Tensor, " row"],
-        sentences: Sentences,
+        self, state: DecoderState, words: Int[Tensor, " row"], sentences: Sentences
     ) -> tuple[
         DecoderState, Float[Tensor, "row output"], Float[Tensor, "sent hypothesis src_word"]
     ]:
@@ -165,7 +155,7 @@ class Predictor:
             projected = self.model.decoder.fusion.look(projected, both, sentences.others)
         lower = gated(projected, from_lower[:, :gates], state.lower)
         upper = gated(self.between(lower), from_upper[:, :gates], state.upper)
-        logits = sentences.outputs.product(seen[:, gates:].add_(upper).tanh_())  # (R, V)
+        logits = sentences.output(seen[:, gates:].add_(upper).tanh_())  # (R, V)
         if sentences.logits is not None:
             logits.view(count, -1, logits.shape[-1]).add_(sentences.logits)
         return DecoderState(lower, upper), logits, weights
@@ -236,10 +226,3 @@ class TranslationSystem:
         """What is pickled: the weights, not what was prepared from them."""
         prepared = ("predictor", "base_predictor")
         return {name: value for name, value in vars(self).items() if name not in prepared}
-
-    def compacted(self) -> "TranslationSystem":
-        """The same models with weights and products in 8 bits; the weights are changed in place."""
-        for module in (self.model, self.base, self.vectors):
-            if module is not None:
-                round_weights(module)
-        return replace(self, int8=True)

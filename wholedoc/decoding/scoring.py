@@ -1,42 +1,39 @@
 """Given translations: how probable they are, sentence by sentence or given their documents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.config import ScoringMemory, SearchConfig
-from wholedoc.corpus.batches import Indices, in_order, length_batches, pad
+from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
-from wholedoc.decoding.document import (
-    DocumentTranslation,
-    Progress,
-    Sentence,
-    shuffle_memories,
-)
+from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
 from wholedoc.kernels import one_thread
+from wholedoc.model.decoder import Decoded
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 
 # Logits that exist at once: 16 MiB, whatever the batch and vocabulary.
 _LOGITS_AT_ONCE = 4 * 2**20
+Result = TypeVar("Result")
+Documents = Sequence[Sequence[Sentence]]
 # How the cells of the target memory are made for training, whatever a model's search is set to.
 _GREEDY = SearchConfig(beam=1)
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A translation that a sentence of a document might have."""
 
     document: int
-    """Index of the document."""
     t: int
-    """Index of the sentence in it."""
     tokens: Sentence
 
 
@@ -61,32 +58,26 @@ class ContextScores:
 
 
 @torch.inference_mode()
-def score_sentences(
+def score_translations(
     model: TranslationModel,
-    sentences: Sequence[Sentence],
-    translations: Sequence[Sentence],
+    documents: Documents,
+    translations: Documents,
     batch_tokens: int,
     readings: Sequence[Readings] = (),
     progress: Progress | None = None,
-) -> list[float]:
-    """log P(y_t | x_t, c_src, c_trg) of each translation, ``</s>`` included.
+) -> list[list[float]]:
+    """log P(y_t | x_t, c_src, c_trg) of each document's translations, ``</s>`` included.
 
     Sources end with ``</s>``, translations do not. ``readings`` are those of the sentences in
     order, in any number of parts; without any, the model reads nothing.
     """
-    device = next(model.parameters()).device
+    sentences, targets = list(chain(*documents)), list(chain(*translations))
 
-    def run(chosen: list[int]) -> list[float]:
-        src, src_lengths = pad([sentences[i] for i in chosen])
-        trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
-        trg_out, _ = pad([[*translations[i], EOS] for i in chosen])
-        rows = torch.tensor(chosen, device=device)
-        read = gather_readings(readings, rows) if readings else None
-        decoded = model(src.to(device), src_lengths.to(device), trg_in.to(device), read)
-        of_sentence = decoded.packing.rows
-        features = decoded.packed_features
-        words = trg_out.to(device)[of_sentence, decoded.packing.places]
-        scores = torch.zeros(len(chosen), dtype=torch.float64, device=device)
+    def score(decoded: Decoded, chosen: list[int]) -> list[float]:
+        trg_out, _ = pad([[*targets[i], EOS] for i in chosen])
+        of_sentence, features = decoded.packing.rows, decoded.packed_features
+        words = trg_out.to(features.device)[of_sentence, decoded.packing.places]
+        scores = torch.zeros(len(chosen), dtype=torch.float64, device=features.device)
         step = max(1, _LOGITS_AT_ONCE // model.decoder.output.vocabulary.out_features)
         for start in range(0, len(words), step):
             part = slice(start, start + step)
@@ -98,7 +89,8 @@ def score_sentences(
             progress(len(chosen), len(words))
         return scores.tolist()
 
-    return in_order(range(len(sentences)), _batches(sentences, translations, batch_tokens), run)
+    scores = iter(_decode(model, sentences, targets, batch_tokens, score, readings))
+    return [[next(scores) for _ in document] for document in documents]
 
 
 @torch.inference_mode()
@@ -109,17 +101,12 @@ def given_states(
     batch_tokens: int,
 ) -> Float[Tensor, "sent hidden"]:
     """Last decoder states of given translations, read by the sentence model."""
-    device = next(model.parameters()).device
 
-    def run(chosen: list[int]) -> list[Tensor]:
-        src, src_lengths = pad([sentences[i] for i in chosen])
-        trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
-        decoded = model(src.to(device), src_lengths.to(device), trg_in.to(device))
-        packing = decoded.packing
-        return list(decoded.packed_states[packing.ends[packing.order.argsort()]])
+    def last_states(decoded: Decoded, _: list[int]) -> list[Tensor]:
+        ends = decoded.packing.ends[decoded.packing.order.argsort()]
+        return list(decoded.packed_states[ends])
 
-    batches = _batches(sentences, translations, batch_tokens)
-    return _stack(model, in_order(range(len(sentences)), batches, run))
+    return torch.stack(_decode(model, sentences, translations, batch_tokens, last_states))
 
 
 @torch.inference_mode()
@@ -135,29 +122,37 @@ def generated_states(
         return [hypotheses[0].last_state for hypotheses in found]
 
     batches = length_batches([len(s) for s in sentences], _GREEDY.batch_tokens)
-    return _stack(predictor.model, in_order(sentences, batches, run))
+    return torch.stack(in_order(sentences, batches, run))
 
 
-def _batches(
-    sentences: Sequence[Sentence], translations: Sequence[Sentence], tokens: int
-) -> list[Indices]:
+def _decode(
+    model: TranslationModel,
+    sentences: Sequence[Sentence],
+    translations: Sequence[Sentence],
+    batch_tokens: int,
+    use: Callable[[Decoded, list[int]], list[Result]],
+    readings: Sequence[Readings] = (),
+) -> list[Result]:
+    """What ``use`` makes of the forward pass of each batch of sentences, in their order."""
+    device = next(model.parameters()).device
+
+    def run(chosen: list[int]) -> list[Result]:
+        src, src_lengths = pad([sentences[i] for i in chosen])
+        trg_in, _ = pad([[BOS, *translations[i]] for i in chosen])
+        read = gather_readings(readings, torch.tensor(chosen, device=device)) if readings else None
+        return use(model(src.to(device), src_lengths.to(device), trg_in.to(device), read), chosen)
+
     pairs = zip(sentences, translations, strict=True)
-    return length_batches([max(len(src), len(trg) + 1) for src, trg in pairs], tokens)
-
-
-def _stack(model: TranslationModel, states: Sequence[Tensor]) -> Float[Tensor, "sent hidden"]:
-    """One row per state, of which there may be none."""
-    if not states:
-        return model.decoder.embedding.weight.new_empty(0, model.decoder.upper.state.in_features)
-    return torch.stack(list(states))
+    lengths = [max(len(src), len(trg) + 1) for src, trg in pairs]
+    return in_order(range(len(lengths)), length_batches(lengths, batch_tokens), run)
 
 
 @one_thread()
 @torch.inference_mode()
 def score_documents(
     system: TranslationSystem,
-    documents: Sequence[Sequence[Sentence]],
-    translations: Sequence[Sequence[Sentence]],
+    documents: Documents,
+    translations: Documents,
     batch_tokens: int,
     memory: ScoringMemory = "given",
 ) -> list[list[float]]:
@@ -166,22 +161,18 @@ def score_documents(
     The cells of the target memory are made from the given translations themselves, or from those
     that the sentence model generates. Sources end with ``</s>``, translations do not.
     """
-    readings: list[Readings] = []
-    if system.reads_documents:
-        known = translations if memory == "given" else [None] * len(documents)
-        readings = [d.read() for d in _open_documents(system, documents, known, batch_tokens)]
-    sentences = [sentence for document in documents for sentence in document]
-    targets = [tokens for document in translations for tokens in document]
-    scores = iter(score_sentences(system.model, sentences, targets, batch_tokens, readings))
-    return [[next(scores) for _ in document] for document in documents]
+    known = translations if memory == "given" else [None] * len(documents)
+    opened = _open_documents(system, documents, known, batch_tokens)
+    readings = [document.read() for document in opened] if system.reads_documents else []
+    return score_translations(system.model, documents, translations, batch_tokens, readings)
 
 
 @one_thread()
 @torch.inference_mode()
 def score_context(
     system: TranslationSystem,
-    documents: Sequence[Sequence[Sentence]],
-    translations: Sequence[Sequence[Sentence]],
+    documents: Documents,
+    translations: Documents,
     batch_tokens: int,
     memory: ScoringMemory = "given",
     progress: Progress | None = None,
@@ -199,28 +190,21 @@ def score_context(
     known = translations if memory == "given" else [None] * len(documents)
     opened = _open_documents(system, documents, known, batch_tokens)
     own = [document.read() for document in opened]
-    shuffled: list[Readings] = []
+    conditions = [(system.model, own), (system.model, []), (system.base, [])]
     if sum(map(bool, documents)) > 1:  # there is another document
         shuffle_memories(system, opened)
-        shuffled = [document.read() for document in opened]
-    sentences = [sentence for document in documents for sentence in document]
-    targets = [tokens for document in translations for tokens in document]
-
-    def run(model: TranslationModel, readings: Sequence[Readings] = ()) -> list[list[float]]:
-        scores = iter(score_sentences(model, sentences, targets, batch_tokens, readings, progress))
-        return [[next(scores) for _ in document] for document in documents]
-
-    with_document = run(system.model, own)
-    with_nothing = run(system.model)
-    by_base = run(system.base)
-    with_other = run(system.model, shuffled) if shuffled else None
+        conditions.append((system.model, [document.read() for document in opened]))
+    scores = [
+        score_translations(model, documents, translations, batch_tokens, readings, progress)
+        for model, readings in conditions
+    ]
     return [
         ContextScores(
             words=[len(tokens) + 1 for tokens in translations[d]],
-            document=with_document[d],
-            nothing=with_nothing[d],
-            sentence_model=by_base[d],
-            shuffled=with_other[d] if with_other else None,
+            document=scores[0][d],
+            nothing=scores[1][d],
+            sentence_model=scores[2][d],
+            shuffled=scores[3][d] if len(scores) > 3 else None,
             source_weights=own[d].src_weights,
             target_weights=own[d].trg_weights,
         )
@@ -232,7 +216,7 @@ def score_context(
 @torch.inference_mode()
 def score_candidates(
     system: TranslationSystem,
-    documents: Sequence[Sequence[Sentence]],
+    documents: Documents,
     translations: Sequence[Sequence[Sentence] | None],
     candidates: Sequence[Candidate],
     batch_tokens: int,
@@ -249,17 +233,18 @@ def score_candidates(
     if system.reads_documents:
         opened = _open_documents(system, documents, translations, batch_tokens)
         own: dict[int, Tensor] = {}
-        if system.model.reads_translations:
-            given = [i for i, c in enumerate(candidates) if translations[c.document] is not None]
+        given = [i for i, c in enumerate(candidates) if translations[c.document] is not None]
+        if system.model.reads_translations and given:
             pairs = [sentences[i] for i in given], [targets[i] for i in given]
             own = dict(zip(given, given_states(system.base, *pairs, batch_tokens), strict=True))
         readings = [opened[c.document].read(c.t, own.get(i)) for i, c in enumerate(candidates)]
-    return score_sentences(system.model, sentences, targets, batch_tokens, readings)
+    (scores,) = score_translations(system.model, [sentences], [targets], batch_tokens, readings)
+    return scores
 
 
 def _open_documents(
     system: TranslationSystem,
-    documents: Sequence[Sequence[Sentence]],
+    documents: Documents,
     translations: Sequence[Sequence[Sentence] | None],
     batch_tokens: int,
 ) -> list[DocumentTranslation]:
@@ -267,16 +252,18 @@ def _open_documents(
     opened = [DocumentTranslation(system, document, batch_tokens) for document in documents]
     if not system.model.reads_translations:
         return opened
-    given = [d for d, known in enumerate(translations) if known is not None]
-    others = [d for d, known in enumerate(translations) if known is None]
-    sources = [[s for d in chosen for s in documents[d]] for chosen in (given, others)]
-    targets = [tokens for known in translations if known is not None for tokens in known]
-    states = (
-        given_states(system.base, sources[0], targets, batch_tokens),
-        generated_states(system.base_predictor, sources[1]),
-    )
-    for chosen, found in zip((given, others), states, strict=True):
-        parts = torch.split(found, [len(documents[d]) for d in chosen])
+    filled = [d for d, document in enumerate(documents) if document]
+    for generate in (False, True):
+        chosen = [d for d in filled if (translations[d] is None) == generate]
+        sources = [sentence for d in chosen for sentence in documents[d]]
+        targets = [tokens for d in chosen for tokens in translations[d] or ()]
+        if not chosen:
+            continue
+        if generate:
+            states = generated_states(system.base_predictor, sources)
+        else:
+            states = given_states(system.base, sources, targets, batch_tokens)
+        parts = torch.split(states, [len(documents[d]) for d in chosen])
         for d, part in zip(chosen, parts, strict=True):
             opened[d].last_states = part
     return opened

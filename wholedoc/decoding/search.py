@@ -41,15 +41,9 @@ class Hypothesis:
 
 def length_caps(src_lengths: Sequence[int], config: SearchConfig) -> list[int]:
     """The most words each translation may have; source lengths include ``</s>``."""
-    return [
-        min(
-            math.ceil(config.max_length_factor * (length - 1)) + config.max_length_extra,
-            config.max_length,
-        )
-        if length > 1
-        else 0
-        for length in src_lengths
-    ]
+    factor, extra, most = config.max_length_factor, config.max_length_extra, config.max_length
+    caps = [math.ceil(factor * (length - 1)) + extra for length in src_lengths]
+    return [min(cap, most) * (length > 1) for cap, length in zip(caps, src_lengths, strict=True)]
 
 
 @torch.inference_mode()
@@ -97,11 +91,6 @@ class _Frontier:
         self.words = torch.full_like(self.live, BOS)
         """The last word of each row."""
 
-    def widen(self, width: int) -> None:
-        """Give each sentence ``width`` rows."""
-        rows = torch.arange(len(self.live), device=self.live.device).repeat_interleave(width)
-        self.state, self.words = self.state.select(rows), self.words[rows]
-
     def predict(
         self, step: int
     ) -> tuple[
@@ -127,7 +116,7 @@ class _Frontier:
     def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> None:
         """Go on from given rows, each with its next word."""
         self.state = self.state.select(rows)
-        self.words = self.sentences.outputs.words[chosen]
+        self.words = self.sentences.words[chosen]
 
     def drop(self, stay: Int[Tensor, " stay"]) -> None:
         """Keep only some sentences."""
@@ -142,7 +131,7 @@ def greedy(frontier: _Frontier, trace: "_Trace") -> None:
         logits, total, weights = frontier.predict(step)
         best, chosen = logits.max(dim=-1)
         scores = scores + (best - total)
-        trace.record(weights)
+        trace.weights.append(weights.flatten(0, 1))
         ended = chosen == EOS
         going = ~ended
         rows = ended.nonzero()[:, 0]
@@ -163,7 +152,8 @@ def beam(frontier: _Frontier, trace: "_Trace", width: int) -> None:
     Of the 2·beam best continuations at most beam end, so beam of them always go on.
     """
     device = frontier.live.device
-    frontier.widen(width)
+    rows = torch.arange(len(frontier.live), device=device).repeat_interleave(width)
+    frontier.state, frontier.words = frontier.state.select(rows), frontier.words[rows]
     finished = torch.zeros(len(frontier.live), dtype=torch.long, device=device)
     scores = torch.full((len(frontier.live), width), -math.inf, device=device)
     scores[:, 0] = 0.0
@@ -173,7 +163,7 @@ def beam(frontier: _Frontier, trace: "_Trace", width: int) -> None:
         best, parents, chosen = _best(logits, scores - total.view_as(scores), 2 * width)
         ends = (chosen == EOS) & torch.isfinite(best)
         counted = ends & (ranks < width)
-        trace.record(weights)
+        trace.weights.append(weights.flatten(0, 1))
         if counted.any():
             sentences = frontier.live[counted.nonzero()[:, 0]]
             trace.finish(sentences, parents[counted], best[counted], frontier.state.upper)
@@ -235,10 +225,6 @@ class _Trace:
         self.parents: list[Int[Tensor, " row"]] = []
         self.ended: list[list[_End]] = [[] for _ in src_lengths]
 
-    def record(self, weights: Float[Tensor, "sent hypothesis src_word"]) -> None:
-        """The attention of a step."""
-        self.weights.append(weights.flatten(0, 1))
-
     def extend(self, words: Int[Tensor, " next_row"], parents: Int[Tensor, " next_row"]) -> None:
         """The rows of the next step."""
         self.words.append(words)
@@ -257,20 +243,16 @@ class _Trace:
         kept = states.index_select(0, rows)  # a view would keep the states of all rows alive
         ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), kept, strict=True)
         for sentence, row, log_probability, state in ends:
-            score = log_probability / norm
-            self.ended[sentence].append(_End(step, row, log_probability, score, state))
+            end = _End(sentence, step, row, log_probability, log_probability / norm, state)
+            self.ended[sentence].append(end)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """The best finished hypotheses of each sentence, best first."""
-        chosen = [sorted(ends, key=lambda end: -end.score)[: self.nbest] for ends in self.ended]
-        lengths = [
-            length for length, ends in zip(self.src_lengths, chosen, strict=True) for _ in ends
-        ]
-        read = iter(self._read_back([end for ends in chosen for end in ends], lengths))
-        return [[next(read) for _ in ends] for ends in chosen]
+        """The best finished hypotheses of each sentence, best first.
 
-    def _read_back(self, ends: "list[_End]", src_lengths: list[int]) -> list[Hypothesis]:
-        """Follow the parents from the last rows to the first, all hypotheses at once."""
+        Follows the parents from the last rows to the first, for all hypotheses at once.
+        """
+        chosen = [sorted(found, key=lambda end: -end.score)[: self.nbest] for found in self.ended]
+        ends = [end for found in chosen for end in found]
         order = sorted(range(len(ends)), key=lambda n: -ends[n].step)
         steps = ends[order[0]].step + 1
         device = self.weights[0].device
@@ -286,23 +268,25 @@ class _Trace:
             if step > 0:
                 words[:under_way, step - 1] = self.words[step - 1][here]
                 rows[:under_way] = self.parents[step - 1][here]
-        found: dict[int, Hypothesis] = {}
+        made: dict[int, Hypothesis] = {}
         for n, tokens, attention in zip(order, words.tolist(), weights, strict=True):
             end = ends[n]
-            found[n] = Hypothesis(
+            made[n] = Hypothesis(
                 tuple(tokens[: end.step]),
                 end.log_probability,
                 end.score,
-                attention[: end.step + 1, : src_lengths[n]].clone(),
+                attention[: end.step + 1, : self.src_lengths[end.sentence]].clone(),
                 end.state,
             )
-        return [found[n] for n in range(len(ends))]
+        rest = iter(range(len(ends)))
+        return [[made[next(rest)] for _ in found] for found in chosen]
 
 
 @dataclass(frozen=True)
 class _End:
     """A finished hypothesis: where its trace begins, read backwards."""
 
+    sentence: int
     step: int
     row: int
     log_probability: float

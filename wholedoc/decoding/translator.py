@@ -1,23 +1,21 @@
 """The translator: documents in, documents out, one translation per sentence."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
 from wholedoc.decoding.predictor import TranslationSystem
-from wholedoc.decoding.results import (
-    ScoredDocument,
-    TranslatedDocument,
-    Translation,
-    join_pieces,
-    join_weights,
-    perplexity,
-)
 from wholedoc.decoding.scoring import (
     Candidate,
     ContextScores,
@@ -27,11 +25,91 @@ from wholedoc.decoding.scoring import (
 )
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
+from wholedoc.kernels import round_weights
 from wholedoc.store.model import TrainedModel, load_model
 
-__all__ = ["ScoredDocument", "TranslatedDocument", "Translation", "Translator", "perplexity"]
-
 _MOST_SCORED_TOKENS = 10_000
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one sentence."""
+
+    text: str
+    log_probability: float
+    """log P(y|x)."""
+    score: float
+    """What it was ranked by: the log-probability, normalised for length."""
+    attention: Float[Tensor, "trg_token src_token"] | None
+    """Where each output token, ``</s>`` last, looked in the source; None for a sentence that was
+    translated in pieces."""
+
+
+@dataclass(frozen=True)
+class TranslatedDocument:
+    """A document's translations, sentence by sentence."""
+
+    candidates: list[list[Translation]]
+    """For each source sentence its translations, best first."""
+    history: list[list[str]]
+    """The translations after each pass; the last are the final ones."""
+    source_weights: Float[Tensor, "sent cell"] | None
+    """Whom each sentence read in the source memory; None where it was not read."""
+    target_weights: Float[Tensor, "sent cell"] | None
+    """Whom each sentence read in the target memory."""
+    objective: list[float]
+    """The pseudo-log-likelihood of the document after each pass but the first, if measured."""
+    pieces: list[int]
+    """In how many pieces each sentence was translated: 1, but for very long ones."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """The final translations, exactly one per source sentence."""
+        return self.history[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; ``sentences`` included."""
+        return {"sentences": self.sentences, **_plain(self)}
+
+
+@dataclass(frozen=True)
+class ScoredDocument:
+    """How probable the given translations of a document are."""
+
+    log_probabilities: list[float]
+    """log P(y_t | x_t, y_-t, x_-t) of each sentence's translation, ``</s>`` included."""
+    words: list[int]
+    """Tokens of each translation, ``</s>`` included."""
+
+    @property
+    def log_probability(self) -> float:
+        """The sum over the sentences."""
+        return math.fsum(self.log_probabilities)
+
+    @property
+    def perplexity(self) -> float:
+        """Per token."""
+        return perplexity(self.log_probability, sum(self.words))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; the perplexity of nothing is None."""
+        found = self.perplexity if self.words else None
+        return {**_plain(self), "log_probability": self.log_probability, "perplexity": found}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dictionaries and tensors as lists, however deep."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.tolist() if isinstance(value, Tensor) else value
+
+
+def perplexity(log_probability: float, words: int) -> float:
+    """exp(−log P / words), within what can be printed; without words there is none."""
+    return math.exp(min(-log_probability / words, 700)) if words else math.nan
 
 
 @dataclass(frozen=True)
@@ -56,17 +134,14 @@ class Translator:
 
         ``int8`` rounds the weights of a run to 8 bits; those of an export are always in 8 bits.
         """
+        if int8 and not trained.int8:
+            for module in (trained.base, trained.document, trained.vectors):
+                if module is not None:
+                    round_weights(module)
         self.trained = replace(trained, int8=int8 or trained.int8)
         self.src_vocabulary, self.trg_vocabulary = trained.src_vocabulary, trained.trg_vocabulary
-        self.system = TranslationSystem(
-            trained.document or trained.base,
-            trained.base,
-            trained.vectors,
-            trained.int8,
-            trained.shortlist,
-        )
-        if int8 and not trained.int8:
-            self.system = self.system.compacted()
+        models = trained.document or trained.base, trained.base, trained.vectors
+        self.system = TranslationSystem(*models, self.trained.int8, trained.shortlist)
 
     @classmethod
     def load(cls, model: str | Path, *, int8: bool = False) -> "Translator":
@@ -122,7 +197,9 @@ class Translator:
         ``config.sentence_tokens`` is translated in pieces, each as a sentence of its document, and
         put together again.
         """
-        config = check_search(config or self.config.search, nbest)
+        config = build(SearchConfig, asdict(config or self.config.search), where="search settings")
+        # As many hypotheses are followed at once as are asked for, so one limit serves both.
+        build(SearchConfig, {"beam": nbest}, where=f"nbest = {nbest}")
         texts = _check_documents(documents, "documents")
         pieces = [[self._pieces(text, config) for text in each] for each in texts]
         encoded = [
@@ -134,10 +211,7 @@ class Translator:
         return [self._translated(*each, config) for each in zip(found, pieces, cells, strict=True)]
 
     def score(
-        self,
-        sentences: Iterable[str],
-        translations: Iterable[str],
-        memory: ScoringMemory = "given",
+        self, sentences: Iterable[str], translations: Iterable[str], memory: ScoringMemory = "given"
     ) -> ScoredDocument:
         """How probable given translations of one document are, each given all others.
 
@@ -187,14 +261,15 @@ class Translator:
 
         ``translations`` of a document make its target memory, None leaves them to the model.
         """
+        trg = self.trg_vocabulary
         return score_candidates(
             self.system,
             [[self._encode(text) for text in document] for document in documents],
             [
-                None if given is None else [self._encode_target(text) for text in given]
+                None if given is None else [_encode(text, trg) for text in given]
                 for given in translations
             ],
-            [Candidate(d, t, self._encode_target(text)) for d, t, text in candidates],
+            [Candidate(d, t, _encode(text, trg)) for d, t, text in candidates],
             self.config.search.batch_tokens,
         )
 
@@ -206,7 +281,10 @@ class Translator:
         config: SearchConfig,
     ) -> TranslatedDocument:
         """The texts of a document's translations; ``cells`` are pieces of what it has read."""
-        passes = [self._joined(found, sentences, config) for found in document.passes]
+        passes = []
+        for found in document.passes:
+            rest = iter(found)
+            passes.append([self._joined(pieces, rest, config) for pieces in sentences])
         counts = [len(pieces) for pieces in sentences]
         return TranslatedDocument(
             passes[-1],
@@ -218,20 +296,27 @@ class Translator:
         )
 
     def _joined(
-        self,
-        found: list[list[Hypothesis]],
-        sentences: list[list[_Piece]],
-        config: SearchConfig,
-    ) -> list[list[Translation]]:
-        """The translations of sentences, from the hypotheses of all their pieces in a row."""
-        rest, joined = iter(found), []
-        for pieces in sentences:
-            parts = [
-                [self._translation(piece.text, hypothesis, config) for hypothesis in next(rest)]
-                for piece in pieces
-            ]
-            separators = [piece.separator for piece in pieces]
-            joined.append(join_pieces(parts, separators, config.length_penalty))
+        self, pieces: list[_Piece], hypotheses: Iterator[list[Hypothesis]], config: SearchConfig
+    ) -> list[Translation]:
+        """The translations of a sentence from those of its pieces: the best of each, then the next.
+
+        The log-probability is the sum, normalised for length as that of one sentence.
+        """
+        parts = [
+            [self._translation(piece.text, found, config) for found in next(hypotheses)]
+            for piece in pieces
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        joined = []
+        for rank in range(max(map(len, parts))):
+            chosen = [part[min(rank, len(part) - 1)] for part in parts]
+            pairs = zip(chosen, pieces, strict=True)
+            text = "".join(found.text + piece.separator for found, piece in pairs if found.text)
+            log_probability = math.fsum(found.log_probability for found in chosen)
+            words = sum(len(found.attention) for found in chosen if found.attention is not None)
+            score = log_probability / words**config.length_penalty
+            joined.append(Translation(text.strip(), log_probability, score, None))
         return joined
 
     def _pieces(self, text: str, config: SearchConfig) -> list[_Piece]:
@@ -267,110 +352,91 @@ class Translator:
     ) -> tuple[list[list[Sentence]], list[list[Sentence]]]:
         """The token ids of both sides; each sentence must have a translation."""
         if memory not in get_args(ScoringMemory):
+            choices = ", ".join(get_args(ScoringMemory))
+            raise UserError(f"{memory!r} is not a choice", where="memory", fix=f"use {choices}")
+        texts = _check_documents(documents, "documents")
+        given = _check_documents(translations, "translations")
+        _check_count(len(given), len(texts), "documents", "translations")
+        for d, (source, target) in enumerate(zip(texts, given, strict=True)):
+            _check_count(len(target), len(source), "sentences", f"translations[{d}]")
+        sources = [[self._encode(text) for text in document] for document in texts]
+        targets = [[_encode(text, self.trg_vocabulary) for text in each] for each in given]
+        longest = max((len(s) for side in (sources, targets) for d in side for s in d), default=0)
+        if longest > _MOST_SCORED_TOKENS:  # its attention would fill the memory
             raise UserError(
-                f"{memory!r} is not a choice",
-                where="memory",
-                fix=f"choices: {', '.join(get_args(ScoringMemory))}",
+                f"a sentence has {longest:,} tokens; at most {_MOST_SCORED_TOKENS:,} can be scored",
+                where="scoring",
+                fix="split the text into sentences first",
             )
-        sources = _check_documents(documents, "documents")
-        targets = _check_documents(translations, "translations")
-        if len(sources) != len(targets):
-            raise UserError(
-                f"translations of {len(targets)} documents are given for {len(sources)}",
-                where="translations",
-                fix="give one list of translations for each document",
-            )
-        for d, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            if len(source) != len(target):
-                raise UserError(
-                    f"{len(target)} translations are given for {len(source)} sentences",
-                    where=f"translations[{d}]",
-                    fix="give one translation for each sentence",
-                )
-        return (
-            [[_scorable(self._encode(text)) for text in document] for document in sources],
-            [[_scorable(self._encode_target(text)) for text in given] for given in targets],
-        )
+        return sources, targets
 
     def _encode(self, text: str) -> list[int]:
         """The token ids of a source sentence, ``</s>`` included."""
         return [*_encode(text, self.src_vocabulary), EOS]
 
-    def _encode_target(self, text: str) -> list[int]:
-        """The token ids of a target sentence, without ``</s>``."""
-        return _encode(text, self.trg_vocabulary)
-
     def _translation(self, text: str, found: Hypothesis, config: SearchConfig) -> Translation:
         tokens = self.trg_vocabulary.to_tokens(found.tokens)
         if config.replace_unknown != "none" and UNK in found.tokens:
-            tokens = self._replace_unknown(text, tokens, found, config.replace_unknown == "lexicon")
+            # The source word that each <unk> attends to most, </s> left out, or its translation.
+            lexicon = self.trained.lexicon if config.replace_unknown == "lexicon" else {}
+            words = self.src_vocabulary.tokens(text)
+            attended = found.attention[:-1, :-1].argmax(dim=-1).tolist()
+            tokens = [
+                lexicon.get(words[i], words[i]) if token == UNK else name
+                for name, token, i in zip(tokens, found.tokens, attended, strict=True)
+            ]
         # A byte-wise vocabulary can spell a line break, which would shift all lines after it.
         line = " ".join(self.trg_vocabulary.decode_tokens(tokens).splitlines())
         return Translation(line, found.log_probability, found.score, found.attention)
 
-    def _replace_unknown(
-        self, text: str, tokens: list[str], found: Hypothesis, use_lexicon: bool
-    ) -> list[str]:
-        """Put the source word that each ``<unk>`` attends to most, or its translation."""
-        lexicon = self.trained.lexicon if use_lexicon else {}
-        words = self.src_vocabulary.tokens(text)
-        attended = found.attention[:-1, :-1].argmax(dim=-1).tolist()  # without </s> on both sides
-        return [
-            lexicon.get(words[i], words[i]) if token == UNK else name
-            for name, token, i in zip(tokens, found.tokens, attended, strict=True)
-        ]
 
+def join_weights(
+    weights: Float[Tensor, "piece cell"] | None, readers: Sequence[int], read: Sequence[int]
+) -> Float[Tensor, "sent read"] | None:
+    """Weights between sentences from those between pieces, of which each sentence has a number.
 
-def check_search(config: SearchConfig, nbest: int = 1) -> SearchConfig:
-    """The settings, where every value is one that search can have; else an error that names it."""
-    checked = build(SearchConfig, asdict(config), where="search settings")
-    # As many hypotheses are followed at once as are asked for, so one limit serves both.
-    build(SearchConfig, {"beam": nbest}, where=f"nbest = {nbest}")
-    return checked
+    A sentence reads as its pieces do on average, and a sentence is read as much as all its pieces.
+    """
+    if weights is None or max(*readers, *read, 1) == 1:
+        return weights
+    rows, columns = (
+        torch.repeat_interleave(torch.tensor(pieces, device=weights.device))
+        for pieces in (readers, read)
+    )
+    summed = weights.new_zeros(len(readers), weights.shape[1]).index_add_(0, rows, weights)
+    joined = weights.new_zeros(len(readers), len(read)).index_add_(1, columns, summed)
+    return joined / weights.new_tensor(readers)[:, None]
 
 
 def _check_documents(documents: Iterable[Iterable[str]], where: str) -> list[list[str]]:
-    """Documents as lists of lists of texts."""
-    if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
-        raise UserError(
-            f"{_name(documents)} is not a list of documents",
-            where=where,
-            fix="give a list of documents, each a list of sentences",
-        )
-    return [_check_document(document, f"{where}[{d}]") for d, document in enumerate(documents)]
+    checked = _check_list(documents, "documents", where)
+    return [_check_document(document, f"{where}[{d}]") for d, document in enumerate(checked)]
 
 
 def _check_document(sentences: Iterable[str], where: str) -> list[str]:
-    """A document as a list of texts; a text by itself would be taken for its characters."""
-    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
-        raise UserError(
-            f"{_name(sentences)}: a document is a list of sentences, not one text",
-            where=where,
-            fix="split the text into sentences first",
-        )
-    checked = list(sentences)
+    checked = _check_list(sentences, "sentences", where)
     for t, sentence in enumerate(checked):
         if not isinstance(sentence, str):
             fix = "decode it first" if isinstance(sentence, bytes) else "give a text"
-            raise UserError(f"{_name(sentence)} is not a text", where=f"{where}[{t}]", fix=fix)
+            raise UserError(
+                f"{reprlib.repr(sentence)} is not a text", where=f"{where}[{t}]", fix=fix
+            )
     return checked
 
 
-def _name(value: Any) -> str:
-    """A value as an error shows it."""
-    text = repr(value)
-    return text if len(text) < 40 else f"{text[:36]} …"
+def _check_list(values: Iterable[Item], kind: str, where: str) -> list[Item]:
+    """Values as a list; a text by itself would be taken for its characters."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        fix = f"give a list of {kind}, not one text"
+        raise UserError(f"{reprlib.repr(values)} is not a list of {kind}", where=where, fix=fix)
+    return list(values)
 
 
-def _scorable(tokens: Sentence) -> Sentence:
-    """The same tokens, if they are not so many that their attention would fill the memory."""
-    if len(tokens) > _MOST_SCORED_TOKENS:
-        raise UserError(
-            f"a sentence has {len(tokens):,} tokens; at most {_MOST_SCORED_TOKENS:,} can be scored",
-            where="scoring",
-            fix="split the text into sentences first",
-        )
-    return tokens
+def _check_count(given: int, wanted: int, kind: str, where: str) -> None:
+    """Raise where there is not one translation for each document, or for each sentence."""
+    if given != wanted:
+        fix = f"give one for each of the {kind}"
+        raise UserError(f"{given} translations are given for {wanted} {kind}", where=where, fix=fix)
 
 
 def _encode(text: str, vocabulary: Vocabulary) -> list[int]:

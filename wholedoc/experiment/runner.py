@@ -41,8 +41,7 @@ from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
 from wholedoc.synthetic import write_synth
-from wholedoc.training.log import read_log
-from wholedoc.training.loop import Stopped, peak_rss_mb
+from wholedoc.training.loop import Stopped, peak_rss_mb, read_log
 from wholedoc.training.stages import train
 
 _LOCK_ATTEMPTS = 300  # of a tenth of a second

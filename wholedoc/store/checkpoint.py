@@ -80,25 +80,30 @@ def load_known_weights(path: Path, model: nn.Module) -> None:
 def save_checkpoint(
     path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, position: Position
 ) -> None:
-    """Write all that a resumption needs into one file."""
-    tensors = {
-        **{_WEIGHTS + name: value for name, value in model.named_parameters()},
-        **{_OPTIMISER + name: value for name, value in _optimiser_tensors(optimiser).items()},
-    }
+    """Write all that a resumption needs into one file; of a finished stage, its position alone."""
+    tensors: dict[str, Tensor] = {}
+    if not position.finished:
+        tensors = {_WEIGHTS + name: value for name, value in model.named_parameters()}
+        for index, entries in optimiser.state_dict()["state"].items():
+            for name, value in entries.items():
+                if isinstance(value, Tensor):
+                    tensors[f"{_OPTIMISER}{index}.{name}"] = value
     _write(path, tensors, {"position": json.dumps(asdict(position))})
-
-
-def save_finished(path: Path, position: Position) -> None:
-    """Write that a stage has ended; its best weights are in a file of their own."""
-    _write(path, {}, {"position": json.dumps(asdict(position))})
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
     """Bring model and optimiser to where a checkpoint was written."""
     position = read_position(path)
-    tensors = _read(path)
-    _put(_part(tensors, _WEIGHTS), dict(model.named_parameters()), path)
-    _load_optimiser_tensors(optimiser, _part(tensors, _OPTIMISER))
+    weights: dict[str, Tensor] = {}
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in _read(path).items():
+        if key.startswith(_OPTIMISER):
+            index, name = key.removeprefix(_OPTIMISER).split(".", 1)
+            state.setdefault(int(index), {})[name] = value
+        else:
+            weights[key.removeprefix(_WEIGHTS)] = value
+    _put(weights, dict(model.named_parameters()), path)
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     return position
 
 
@@ -128,25 +133,6 @@ def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
     return [tensors[name] for name in names]
 
 
-def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All an optimiser remembers, as named tensors."""
-    return {
-        f"{index}.{name}": value
-        for index, entries in optimiser.state_dict()["state"].items()
-        for name, value in entries.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def _load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Make an optimiser remember what another one did."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = value
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-
-
 def _write(path: Path, named: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write tensors and metadata, with a checksum of both."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in named.items()}
@@ -165,14 +151,6 @@ def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
 def _read(path: Path) -> dict[str, Tensor]:
     with _open(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -189,10 +167,8 @@ def _open(path: Path) -> Iterator[Any]:
         path.open("rb").close()  # safetensors calls every file that it cannot open missing
         with safe_open(path, framework="pt") as file:
             yield file
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
-    except SafetensorError as error:
-        raise _unreadable(path, str(error)) from error
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(path, getattr(error, "strerror", None) or str(error)) from error
 
 
 def _unreadable(path: Path, reason: str) -> UserError:

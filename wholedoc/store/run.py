@@ -22,7 +22,7 @@ import hashlib
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -30,21 +30,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 import wholedoc
-from wholedoc.config import Config, load_config
+from wholedoc.config import Config, load_config, load_model_config
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
 from wholedoc.errors import UserError
-from wholedoc.files import name_file, write_atomically
+from wholedoc.files import write_atomically
 from wholedoc.kernels import describe
 from wholedoc.progress import say
-
-Rows = npt.NDArray[np.float32]
-"""One vector per sentence of a corpus, memory-mapped."""
 
 # What may differ between the configuration of a run and that of its resumption.
 _FREE_KEYS = (
@@ -108,8 +103,10 @@ class Run:
         if self.config_file.exists():
             old = load_config(self.config_file)
             if self.has_begun():
-                _compare(old, config, self.config_file)
-                self._compare_versions(config)
+                _compare(old.to_dict(), config.to_dict(), self.config_file)
+                now = current_versions(config)
+                if begun := compare_versions({**now, **self.load_versions()}, now):
+                    say(f"{self.directory} was begun with {begun}: results may differ by rounding")
             if old == config:
                 return
             if not self.has_begun():
@@ -138,13 +135,6 @@ class Run:
         except (OSError, ValueError, TypeError):
             return {}
 
-    def _compare_versions(self, config: Config) -> None:
-        """Say so where a run is resumed with other versions, or on another machine."""
-        now = current_versions(config)
-        differences = compare_versions({**now, **self.load_versions()}, now)
-        if differences:
-            say(f"{self.directory} was begun with {differences}: results may differ by rounding")
-
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Make the directory and keep a second process from training in it."""
@@ -153,56 +143,32 @@ class Run:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise UserError(
-                    "another process is training here",
-                    where=str(self.directory),
-                    fix="wait for it, or choose another directory with --run",
-                ) from error
+                fix = "wait for it, or choose another directory with --run"
+                raise self._error("another process is training here", fix) from error
             except OSError as error:  # some network file systems know no locks
-                raise UserError(
-                    f"cannot be locked: {error.strerror}",
-                    where=str(self.directory),
-                    fix="choose a directory on another disk with --run",
-                ) from error
+                fix = "choose a directory on another disk with --run"
+                raise self._error(f"cannot be locked: {error.strerror}", fix) from error
             yield
 
     def _make_directory(self) -> None:
+        other = "choose another with --run"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             names = {file.name for file in self.directory.iterdir() if file.suffix != ".part"}
         except OSError as error:
-            raise UserError(
-                f"cannot be made: {error.strerror}",
-                where=str(self.directory),
-                fix="choose another place with --run",
-            ) from error
+            raise self._error(f"cannot be made: {error.strerror}", other) from error
         if self.is_export:
-            raise UserError(
-                "holds an exported model, which cannot be trained",
-                where=str(self.directory),
-                fix="choose another with --run",
-            )
+            raise self._error("holds an exported model, which cannot be trained", other)
         # What a start that was killed at once may leave is no reason to refuse.
         if not self.config_file.exists() and names - {"lock", "versions.json"}:
-            raise UserError(
-                "the directory is not empty and holds no run",
-                where=str(self.directory),
-                fix="choose another with --run",
-            )
+            raise self._error("the directory is not empty and holds no run", other)
+
+    def _error(self, what: str, fix: str) -> UserError:
+        return UserError(what, where=str(self.directory), fix=fix)
 
     def load_config(self) -> Config:
         """The configuration of a model that is ready to use."""
-        if not self.directory.is_dir():
-            raise UserError(
-                "no such model", where=str(self.directory), fix="give the directory of a run"
-            )
-        if not self.config_file.exists():
-            raise UserError(
-                "is not a run directory: config.toml is missing",
-                where=str(self.directory),
-                fix="give the directory that `wholedoc train` wrote",
-            )
-        return load_config(self.config_file)
+        return load_model_config(self.directory)
 
     def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """The vocabularies of both sides."""
@@ -259,40 +225,29 @@ def language_stage(direction: str) -> str:
 
 def format_toml(values: dict[str, Any], prefix: str = "") -> str:
     """Nested dictionaries of numbers, texts and booleans as TOML."""
-    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_format_value(value)}" for key, value in plain.items()]
+    lines = []
+    for key, value in values.items():
+        if not isinstance(value, dict):  # JSON is TOML but for one character
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{key} = {text}")
     for key, value in values.items():
         if isinstance(value, dict):
             lines += ["", f"[{prefix}{key}]", format_toml(value, f"{prefix}{key}.").rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
-def _format_value(value: float | str) -> str:
-    """JSON, which is TOML but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _compare(old: Config, new: Config, file: Path) -> None:
+def _compare(old: dict[str, Any], new: dict[str, Any], file: Path, prefix: str = "") -> None:
     """Refuse to resume with another configuration than the run began with."""
-    before, after = _flatten(old.to_dict()), _flatten(new.to_dict())
-    for key in before:
-        free = any(key == name or key.startswith(f"{name}.") for name in _FREE_KEYS)
-        if before[key] != after[key] and not free:
+    for key, before in old.items():
+        name, after = f"{prefix}{key}", new[key]
+        if isinstance(before, dict) and name not in _FREE_KEYS:
+            _compare(before, after, file, f"{name}.")
+        elif before != after and name not in _FREE_KEYS:
             raise UserError(
-                f"this run was begun with {key} = {before[key]!r}, not {after[key]!r}",
+                f"this run was begun with {name} = {before!r}, not {after!r}",
                 where=str(file),
                 fix="choose another directory with --run, or set the old value",
             )
-
-
-def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def digest_files(*paths: Path) -> str:
@@ -301,28 +256,3 @@ def digest_files(*paths: Path) -> str:
     for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def rows_file(directory: Path, name: str, digest: str) -> Path:
-    """Where the rows made by what ``digest`` stands for are kept."""
-    return directory / f"{name}-{digest}.f32"
-
-
-def cached_rows(
-    directory: Path, name: str, digest: str, width: int, parts: Iterable[Tensor]
-) -> Rows:
-    """The rows made by what ``digest`` stands for: read from disk, else computed from ``parts``.
-
-    The digest is in the file's name, so rows of other weights are never taken for these; they are
-    removed when new ones are written.
-    """
-    path = rows_file(directory, name, digest)
-    if not path.exists():
-        unfinished = path.with_suffix(".part")
-        with name_file(path), unfinished.open("wb") as stream:
-            for part in parts:
-                stream.write(part.float().cpu().numpy().tobytes())
-        for stale in directory.glob(f"{name}-*.f32"):
-            stale.unlink()
-        unfinished.replace(path)
-    return np.memmap(path, dtype=np.float32, mode="r").reshape(-1, width)

@@ -1,6 +1,7 @@
 """The corpora of a run: read, filtered, and kept as token ids in its directory."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from wholedoc.config import Config, CorpusFiles
 from wholedoc.corpus.documents import Document, FilterCounts, Filters, filter_documents
@@ -43,7 +44,8 @@ def prepare_data(config: Config, run: Run) -> None:
             corpus = _Joined(config, sets)
             with name_file(run.data(name)):
                 encoded = encode_corpus(corpus, *vocabularies, run.data(name), digests[name] or "")
-            say(f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; {corpus}")
+            found = "; ".join(map(str, corpus.parts))
+            say(f"{name}: {encoded.documents:,} documents, {len(encoded):,} sentences; {found}")
             for part in corpus.parts:
                 part.warn()
 
@@ -72,14 +74,7 @@ class _Joined:
         self.parts = [open_corpus(config, name) for name in sets]
 
     def __iter__(self) -> Iterator[Document]:
-        for part in self.parts:
-            yield from part
-
-    def __str__(self) -> str:
-        """How the boundaries are marked, and what was left out."""
-        return "; ".join(
-            f"boundaries: {part.corpus.boundaries}; left out: {part.counts}" for part in self.parts
-        )
+        return chain.from_iterable(self.parts)
 
 
 def _check_unchanged(config: Config, run: Run, digests: dict[str, str | None]) -> None:
@@ -101,30 +96,25 @@ class FilteredCorpus:
     """A corpus without what the filters leave out; can be read any number of times."""
 
     def __init__(self, corpus: Corpus, filters: Filters) -> None:
-        self.corpus = corpus
-        self.filters = filters
-        self.counts = FilterCounts()
+        self.corpus, self.filters, self.counts = corpus, filters, FilterCounts()
         self.read = self.kept = 0
         """Sentence pairs before and after the filters."""
 
     def __iter__(self) -> Iterator[Document]:
         self.counts = FilterCounts()
         self.read = self.kept = 0
-        for document in filter_documents(self._counted(), self.filters, self.counts):
-            self.kept += len(document.pairs)
-            yield document
-        if not self.kept:
-            raise UserError(
-                f"no sentence is left: {self.counts}",
-                where=str(self.corpus.inputs.src),
-                fix="loosen data.min_sentences, data.max_words or data.max_ratio, or check the "
-                "files",
-            )
-
-    def _counted(self) -> Iterator[Document]:
         for document in self.corpus:
             self.read += len(document.pairs)
-            yield document
+            for filtered in filter_documents([document], self.filters, self.counts):
+                self.kept += len(filtered.pairs)
+                yield filtered
+        if not self.kept:
+            fix = "loosen data.min_sentences, data.max_words or data.max_ratio, or check the files"
+            where = str(self.corpus.inputs.src)
+            raise UserError(f"no sentence is left: {self.counts}", where=where, fix=fix)
+
+    def __str__(self) -> str:
+        return f"boundaries: {self.corpus.boundaries}; left out: {self.counts}"
 
     def warn(self) -> None:
         """Say so where the filters have left out more than half of what was read last."""

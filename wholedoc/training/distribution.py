@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 
 Items = TypeVar("Items", bound=Sequence[Any] | NDArray[Any])
 
@@ -52,17 +52,13 @@ class ProcessGroup:
         if self.size == 1:
             return
         trainable = [parameter for parameter in parameters if parameter.requires_grad]
-        flat = torch.cat([_gradient(parameter).flatten() for parameter in trainable])
+        # A process without a sentence in this update adds nothing.
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trainable]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         distributed.all_reduce(flat)
-        for parameter, part in zip(
-            trainable, torch.split(flat, [p.numel() for p in trainable]), strict=True
-        ):
+        parts = torch.split(flat, [parameter.numel() for parameter in trainable])
+        for parameter, part in zip(trainable, parts, strict=True):
             parameter.grad = part.view_as(parameter)
-
-
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    """A process without a sentence in this update adds nothing."""
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 def is_leader() -> bool:

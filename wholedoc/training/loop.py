@@ -1,23 +1,24 @@
-"""The training loop, one for every stage."""
+"""The training loop, one for every stage, and the log that it writes."""
 
+import json
 import math
 import resource
 import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
+from wholedoc.files import name_file
 from wholedoc.kernels import describe, mixed_precision
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.store.checkpoint import (
@@ -26,55 +27,55 @@ from wholedoc.store.checkpoint import (
     load_weights,
     read_position,
     save_checkpoint,
-    save_finished,
     save_weights,
 )
 from wholedoc.store.run import StageFiles
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.log import RunLog
-from wholedoc.training.optimisation import Moment, learning_rate, make_optimiser, take_step
+from wholedoc.training.optimisation import learning_rate, make_optimiser, take_step
+from wholedoc.training.tasks import Task
 
 _UPDATES_PER_LOG_LINE = 50
 
 
-@dataclass(frozen=True)
-class DevSample:
-    """How some dev sentences are translated."""
+class RunLog:
+    """Appends events to ``log.jsonl``, and their values to TensorBoard where that is asked for."""
 
-    bleu: float
-    """BLEU of sacrebleu, between texts as the vocabulary spells them."""
-    sentences: int
-    """How many sentences it is of."""
-    source: str
-    """One of them ..."""
-    translation: str
-    """... its translation ..."""
-    reference: str
-    """... and the one that was given."""
+    def __init__(self, directory: Path, tensorboard: bool = False) -> None:
+        self.path = directory / "log.jsonl"
+        self._board = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard.writer import SummaryWriter
+            except ImportError as error:
+                raise UserError(
+                    "TensorBoard is not installed",
+                    where="tensorboard = true",
+                    fix="run: pip install 'wholedoc[tensorboard]'",
+                ) from error
+            self._board = SummaryWriter(str(directory / "tensorboard"))
+
+    def write(self, event: str, stage: str = "", **values: float | str) -> None:
+        """One line: the event, the stage, the wall clock and the values."""
+        self.append({"event": event, "stage": stage, "time": round(time.time(), 3), **values})
+        if self._board is not None:
+            step = int(values.get("updates", 0))
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._board.add_scalar(f"{stage}/{event}/{name}", value, step)
+            self._board.flush()
+
+    def append(self, record: dict[str, float | str]) -> None:
+        """One line, as it is."""
+        with name_file(self.path), self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
 
 
-class Task(ABC):
-    """What a stage trains: a model, the updates of an epoch, their losses, the dev perplexity."""
-
-    name: str
-    model: nn.Module
-    sample: Callable[[], DevSample] | None = None
-    """Translates some dev sentences, where there is something to translate."""
-
-    @abstractmethod
-    def updates(self, epoch: int) -> Sequence[Any]:
-        """The work of each update of an epoch; the same for the same epoch, always."""
-
-    @abstractmethod
-    def backward(self, update: Any, group: ProcessGroup) -> tuple[float, int]:
-        """Forward and backward pass of this process's share of an update.
-
-        Adds to the gradients of the model; returns −Σ log P of the words, and their number.
-        """
-
-    @abstractmethod
-    def dev_perplexity(self, group: ProcessGroup) -> float:
-        """Perplexity per word of the dev set, dropout and smoothing off."""
+def read_log(directory: Path) -> list[dict[str, float | str]]:
+    """All events of a run, in order."""
+    path = directory / "log.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def add_gradients(
@@ -110,46 +111,35 @@ def train_stage(
     """Train a stage to its end, from its checkpoint if there is one; leaves the best weights."""
     optimiser = make_optimiser(config, task.model.parameters())
     position = read_position(files.checkpoint) if files.checkpoint.exists() else Position()
-    if files.checkpoint.exists() and not position.finished:
-        position = load_checkpoint(files.checkpoint, task.model, optimiser)
     if position.finished:
         if group.leads:
             say(f"{task.name}: nothing left to do, finished by an earlier start")
     else:
+        if files.checkpoint.exists():
+            position = load_checkpoint(files.checkpoint, task.model, optimiser)
         if group.leads:
             if position.updates:
                 say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
+            kernels = describe(mixed=config.precision == "mixed")
             log.write(
-                "start",
-                task.name,
-                updates=position.updates,
-                processes=group.size,
-                kernels=describe(mixed=config.precision == "mixed"),
+                "start", task.name, updates=position.updates, processes=group.size, kernels=kernels
             )
-        with _graceful_stop() as stop:
-            _Loop(task, config, seed, files, log, group, optimiser, position, stop).run()
+        with _graceful_stop() as received:
+            _Loop(task, config, seed, files, log, group, optimiser, position, received).run()
     group.barrier()  # for the leader to have written the best weights
     load_weights(files.best, task.model)
     return position
 
 
-@dataclass
-class _StopFlag:
-    """Set by a signal, looked at between updates."""
-
-    signal_number: int = 0
-    """Which one came; 0 if none did."""
-
-
 @contextmanager
-def _graceful_stop() -> Iterator[_StopFlag]:
-    """Turn the first signal that asks to stop into a flag; the second one acts as usual.
+def _graceful_stop() -> Iterator[list[int]]:
+    """Note the first signal that asks to stop in a list; the second one acts as usual.
 
     One that is ignored, as SIGHUP is under nohup, stays so.
     """
-    flag = _StopFlag()
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield flag  # signals reach the main thread only
+        yield received  # signals reach the main thread only
         return
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.getsignal(number) for number in signals}
@@ -157,13 +147,13 @@ def _graceful_stop() -> Iterator[_StopFlag]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        flag.signal_number = number
+        received.append(number)
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
         signal.signal(number, handle)
     try:
-        yield flag
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -181,7 +171,8 @@ class _Loop:
     group: ProcessGroup
     optimiser: torch.optim.Optimizer
     position: Position
-    stop: _StopFlag
+    received: list[int]
+    """Signals that ask to stop, looked at between updates."""
 
     def run(self) -> None:
         """Epoch after epoch until the last one, or until patience ends."""
@@ -189,7 +180,7 @@ class _Loop:
         length = len(self.task.updates(position.epoch))
         total = self.config.epochs * length
         done = (position.epoch - 1) * length + position.done
-        self._saved = self._clock = time.monotonic()
+        self._saved = time.monotonic()
         with ProgressBar(self.task.name, total, done, shown=self.group.leads) as bar:
             while not position.finished:
                 self._epoch(bar)
@@ -218,7 +209,7 @@ class _Loop:
         """One step of the optimiser; gives the learning rate, gradient norm and words."""
         position, model, config = self.position, self.task.model, self.config
         torch.manual_seed(hash((self.seed, position.updates, self.group.rank)) % 2**63)
-        rate = learning_rate(config, Moment(position.epoch, share, position.updates))
+        rate = learning_rate(config, position.epoch - 1 + share, position.updates)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad()
@@ -253,14 +244,20 @@ class _Loop:
             if self.group.leads:
                 save_weights(self.files.best, self.task.model)
         train_perplexity = math.exp(min(position.nats / position.words, 700))
-        self._count_time()
         self._log("epoch", dev_perplexity=perplexity, train_perplexity=train_perplexity)
         if self.group.leads:
             say(
                 f"{self.task.name}, epoch {position.epoch}/{self.config.epochs}: perplexity "
                 f"{train_perplexity:.2f} train, {perplexity:.2f} dev{' (best)' if better else ''}"
             )
-            self._show_sample()
+            if self.task.sample is not None:
+                sample = self.task.sample()
+                self._log("sample", **asdict(sample))
+                say(
+                    f"  BLEU {sample.bleu:.1f} on {sample.sentences} dev sentences, greedily; such "
+                    f"as {sample.source!r} → {sample.translation!r} (reference "
+                    f"{sample.reference!r})"
+                )
         waited = position.epoch - position.best_epoch
         tired = 0 < self.config.patience <= waited
         position.finished = tired or position.epoch == self.config.epochs
@@ -268,54 +265,34 @@ class _Loop:
         position.done, position.nats, position.words = 0, 0.0, 0
         self._checkpoint()
 
-    def _show_sample(self) -> None:
-        """Say and log how some dev sentences are translated now."""
-        if self.task.sample is None:
-            return
-        sample = self.task.sample()
-        self._log("sample", **asdict(sample))
-        say(
-            f"  BLEU {sample.bleu:.1f} on {sample.sentences} dev sentences, greedily; such as "
-            f"{sample.source!r} → {sample.translation!r} (reference {sample.reference!r})"
-        )
-
     def _keep(self) -> None:
         """Between updates: a checkpoint when it is time, or the end when asked to stop."""
-        wanted = self.group.sum([self.stop.signal_number])[0] > 0
+        wanted = self.group.sum([len(self.received)])[0] > 0
         late = time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
         if wanted or (late and self.config.checkpoint_minutes > 0):
-            self._count_time()
             self._checkpoint()
         if wanted:
-            raise Stopped(self.stop.signal_number or signal.SIGTERM)
+            raise Stopped(*self.received[:1])
 
     def _checkpoint(self) -> None:
-        if self.group.leads and self.position.finished:
-            save_finished(self.files.checkpoint, self.position)
-        elif self.group.leads:
-            save_checkpoint(self.files.checkpoint, self.task.model, self.optimiser, self.position)
-        self._saved = time.monotonic()
-
-    def _count_time(self) -> None:
         now = time.monotonic()
-        self.position.seconds += now - self._clock
-        self._clock = now
+        self.position.seconds += now - self._saved
+        if self.group.leads:
+            save_checkpoint(self.files.checkpoint, self.task.model, self.optimiser, self.position)
+        self._saved = now
 
     def _log(self, event: str, **values: float | str) -> None:
         if not self.group.leads:
             return
         position = self.position
-        now = position.seconds + time.monotonic() - self._clock
-        self.log.write(
-            event,
-            self.task.name,
-            epoch=position.epoch,
-            updates=position.updates,
-            seconds=round(now, 3),
-            words=position.words,
-            peak_rss_mb=peak_rss_mb(),
-            **values,
-        )
+        place = {
+            "epoch": position.epoch,
+            "updates": position.updates,
+            "seconds": round(position.seconds + time.monotonic() - self._saved, 3),
+            "words": position.words,
+            "peak_rss_mb": peak_rss_mb(),
+        }
+        self.log.write(event, self.task.name, **place, **values)
 
 
 def peak_rss_mb() -> int:

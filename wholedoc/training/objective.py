@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -18,8 +19,9 @@ from wholedoc.model.decoder import Decoded
 from wholedoc.model.encoder import Encoder, Encoding
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.run import Rows
 
+Rows = npt.NDArray[np.float32]
+"""One vector per sentence of a corpus, memory-mapped."""
 Detached = TypeVar("Detached", Encoding, Readings)
 
 

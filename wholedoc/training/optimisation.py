@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -10,40 +9,30 @@ from torch import nn
 from wholedoc.config import StageConfig
 
 
-@dataclass(frozen=True)
-class Moment:
-    """Where in a stage an update stands."""
-
-    epoch: int
-    """From 1."""
-    share: float
-    """Share of the epoch's updates already done."""
-    update: int
-    """Updates already done in the whole stage."""
+def epoch_schedule(config: StageConfig, epochs: float) -> float:
+    """lr · decay^max(0, epoch − decay_after): the paper's, epoch counted from 1."""
+    return config.decay ** max(0, int(epochs) + 1 - config.decay_after)
 
 
-def epoch_schedule(config: StageConfig, moment: Moment) -> float:
-    """lr · decay^max(0, epoch − decay_after): the paper's."""
-    return config.decay ** max(0, moment.epoch - config.decay_after)
-
-
-def cosine_schedule(config: StageConfig, moment: Moment) -> float:
+def cosine_schedule(config: StageConfig, epochs: float) -> float:
     """Half a cosine from the full rate at the start to zero after the last epoch."""
-    done = min(1.0, (moment.epoch - 1 + moment.share) / config.epochs)
-    return 0.5 * (1 + math.cos(math.pi * done))
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, epochs / config.epochs)))
 
 
-SCHEDULES: dict[str, Callable[[StageConfig, Moment], float]] = {
+SCHEDULES: dict[str, Callable[[StageConfig, float], float]] = {
     "epoch": epoch_schedule,
     "cosine": cosine_schedule,
 }
 
 
-def learning_rate(config: StageConfig, moment: Moment) -> float:
-    """The step size of one update: a function of its place alone, so that a resumed run agrees."""
-    rate = config.learning_rate * SCHEDULES[config.schedule](config, moment)
-    if moment.update < config.warmup:
-        rate *= (moment.update + 1) / config.warmup
+def learning_rate(config: StageConfig, epochs: float, updates: int) -> float:
+    """The step size after so many updates, and epochs with the share of the one under way.
+
+    A function of its place alone, so that a resumed run agrees.
+    """
+    rate = config.learning_rate * SCHEDULES[config.schedule](config, epochs)
+    if updates < config.warmup:
+        rate *= (updates + 1) / config.warmup
     return rate
 
 

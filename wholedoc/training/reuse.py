@@ -18,7 +18,7 @@ from wholedoc.errors import UserError
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import read_position
 from wholedoc.store.run import Run, compare_versions, digest_files
-from wholedoc.training.log import RunLog, read_log
+from wholedoc.training.loop import RunLog, read_log
 
 _ENCODED = ("src.ids", "src.offsets", "trg.ids", "trg.offsets", "documents.starts")
 _SENTENCE_MODEL = ("hidden", "embedding", "alignment", "initial_state", "tie")
@@ -136,17 +136,13 @@ class Reuse:
         return not differences
 
 
-def _recipe(config: Config, name: str) -> dict[str, Any]:
+def _recipe(config: Config, name: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """All settings that the weights of a stage depend on, beside the data."""
     values = config.to_dict()
     sizes = _SENTENCE_MODEL if name == "stage1" else _LANGUAGE_MODEL
     stage = values[name.partition("-")[0]]
     del stage["checkpoint_minutes"]
-    return {
-        "seed": config.seed,
-        "model": {size: values["model"][size] for size in sizes},
-        "stage": stage,
-    }
+    return config.seed, {size: values["model"][size] for size in sizes}, stage
 
 
 def _link(old: Path, new: Path) -> None:

@@ -22,6 +22,7 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import generated_states, given_states
+from wholedoc.files import name_file
 from wholedoc.kernels import check_precision, one_thread
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
@@ -29,25 +30,18 @@ from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_known_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
 from wholedoc.store.model import choose_device, load_sentence_vectors
-from wholedoc.store.run import (
-    Rows,
-    Run,
-    cached_rows,
-    digest_files,
-    language_stage,
-    rows_file,
-)
+from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
-from wholedoc.training.log import RunLog
-from wholedoc.training.loop import Task, flush_denormals, train_stage
-from wholedoc.training.objective import DocumentSet
+from wholedoc.training.loop import RunLog, flush_denormals, train_stage
+from wholedoc.training.objective import DocumentSet, Rows
 from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
-    DocumentTask,
     Sampler,
     Sets,
     Stage,
+    Task,
+    document_task,
     language_task,
     translation_task,
 )
@@ -135,27 +129,16 @@ class _Training:
         initialise(model, self.config.seed)
         self._train(language_task(stage, direction, model.to(self.device), sets))
 
-    def _train_document_model(self, sets: Sets, sentence_model: TranslationModel) -> None:
+    def _train_document_model(self, sets: Sets, base: TranslationModel) -> None:
         """Stage 2, from the weights of stage 1; what is new is random, or adds nothing yet."""
         config = self.config
         src, trg = self.run.load_vocabularies()
         train, dev = (
-            DocumentSet(
-                corpus,
-                self._vectors(name, corpus) if config.model.reads_source else None,
-                self._last_states(name, corpus, sentence_model)
-                if config.model.reads_translations
-                else None,
-            )
+            DocumentSet(corpus, self._vectors(name, corpus), self._states(name, corpus, base))
             for name, corpus in (("train", sets.train), ("dev", sets.dev))
         )
-        model = TranslationModel(
-            config.model,
-            len(src),
-            len(trg),
-            config.stage2.dropout,
-            config.stage2.document_dropout,
-        )
+        dropout = config.stage2.dropout, config.stage2.document_dropout
+        model = TranslationModel(config.model, len(src), len(trg), *dropout)
         initialise(model, config.seed)
         load_known_weights(self.run.stage("stage1").best, model)
         if config.stage2.start == "zero" and model.decoder.fusion is not None:
@@ -165,61 +148,68 @@ class _Training:
             model.source_memory.standardise(_moments(train.vectors))
         model.to(self.device)
         sampler = self._sampler(src, trg)
-        self._train(DocumentTask(model, train, dev, config.stage2, config.seed, sampler))
+        self._train(document_task(model, train, dev, config.stage2, config.seed, sampler))
 
     def _sampler(self, src: Vocabulary, trg: Vocabulary) -> Sampler | None:
         """What translates dev sentences after each epoch, where that is asked for."""
         return Sampler(src, trg, self.config.samples) if self.config.samples else None
 
-    def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows:
-        """The sentence vectors of a corpus, by the language models of stage 0."""
+    def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows | None:
+        """The sentence vectors of a corpus by the language models of stage 0, if they are read."""
+        if not self.config.model.reads_source:
+            return None
         src, _ = self.run.load_vocabularies()
         vectors = load_sentence_vectors(self.run, self.config, len(src)).to(self.device)
+        rows = (vectors([corpus.src(t).tolist() for t in part]) for part in _parts(corpus))
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
+        return self._cached(f"{name}.vectors", digest_files(*files), vectors.width, rows)
 
-        def parts() -> Iterator[Tensor]:
-            for part in _parts(corpus):
-                yield vectors([corpus.src(t).tolist() for t in part])
-
-        return self._cached(f"{name}.vectors", digest_files(*files), vectors.width, parts())
-
-    def _last_states(self, name: str, corpus: EncodedCorpus, model: TranslationModel) -> Rows:
+    def _states(self, name: str, corpus: EncodedCorpus, model: TranslationModel) -> Rows | None:
         """Stage 1½: the target cells of a corpus, from the sentence model's translations.
 
         In training they may come from the references instead; at test time there are none, so the
         dev set's never do.
         """
+        if not self.config.model.reads_translations:
+            return None
         kind = self.config.stage2.target_memory if name == "train" else "generated"
-        parts = _gold_states if kind == "gold" else _generated_states
         digest = digest_files(self.run.stage("stage1").best)
-        width = self.config.model.hidden
-        return self._cached(f"{name}.{kind}", digest, width, parts(model.eval(), corpus))
+        rows = _decoder_states(model.eval(), corpus, given=kind == "gold")
+        return self._cached(f"{name}.{kind}", digest, self.config.model.hidden, rows)
 
     def _cached(self, name: str, digest: str, width: int, parts: Iterator[Tensor]) -> Rows:
-        """Rows that the leader computes where they are missing."""
-        directory = self.run.directory / "data"
+        """Rows that the leader computes where they are missing, each made from ``parts``.
+
+        The digest of the weights is in the file's name, so rows of other weights are never taken
+        for these; they are removed when new ones are written.
+        """
+        path = self.run.data(f"{name}-{digest}.f32")
         if self.group.leads:
-            file = rows_file(directory, name, digest)
-            self.reuse.file(file)
-            if not file.exists():
+            self.reuse.file(path)
+            if not path.exists():
                 say(f"preparing {name}")
-            cached_rows(directory, name, digest, width, parts)
+                unfinished = path.with_suffix(".part")
+                with name_file(path), unfinished.open("wb") as stream:
+                    for part in parts:
+                        stream.write(part.float().cpu().numpy().tobytes())
+                for stale in path.parent.glob(f"{name}-*.f32"):
+                    stale.unlink()
+                unfinished.replace(path)
         self.group.barrier()
-        return cached_rows(directory, name, digest, width, ())
+        return np.memmap(path, dtype=np.float32, mode="r").reshape(-1, width)
 
 
-def _generated_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
-    """Last decoder states of greedy translations, in the order of the corpus."""
+def _decoder_states(
+    model: TranslationModel, corpus: EncodedCorpus, given: bool
+) -> Iterator[Tensor]:
+    """Last decoder states of greedy translations or of the given ones, in the corpus's order."""
     predictor = Predictor(model)
     for part in _parts(corpus):
-        yield generated_states(predictor, [corpus.src(t).tolist() for t in part])
-
-
-def _gold_states(model: TranslationModel, corpus: EncodedCorpus) -> Iterator[Tensor]:
-    """Last decoder states of the references, in the order of the corpus."""
-    for part in _parts(corpus):
         src = [corpus.src(t).tolist() for t in part]
-        yield given_states(model, src, [corpus.trg(t)[:-1].tolist() for t in part], 4000)
+        if given:
+            yield given_states(model, src, [corpus.trg(t)[:-1].tolist() for t in part], 4000)
+        else:
+            yield generated_states(predictor, src)
 
 
 def _parts(corpus: EncodedCorpus) -> Iterator[range]:

@@ -1,10 +1,10 @@
 """What each stage trains: sentences by themselves, or documents."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,7 +19,6 @@ from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import DevSample, Task
 from wholedoc.training.objective import (
     DocumentSet,
     Loss,
@@ -32,7 +31,11 @@ from wholedoc.training.objective import (
 # How dev sentences are translated after an epoch: for the eye only, training does not depend on it.
 _GREEDY = SearchConfig(beam=1)
 
-BatchLoss = Callable[[EncodedCorpus, Indices, float], Loss]
+BatchLoss = Callable[[Any, Any, float], tuple[float, int]]
+"""−Σ log P of the words of a batch of a set, with a label smoothing, and their number.
+
+Where gradients are enabled, the backward pass is made too.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,18 @@ class Stage:
     name: str
     config: StageConfig
     seed: int
+
+
+@dataclass(frozen=True)
+class DevSample:
+    """How some dev sentences are translated, and one of them with its translation."""
+
+    bleu: float
+    """BLEU of sacrebleu, between texts as the vocabulary spells them."""
+    sentences: int
+    source: str
+    translation: str
+    reference: str
 
 
 @dataclass(frozen=True)
@@ -88,11 +103,10 @@ class Sampler:
         )
 
 
-@final
-class SentenceTask(Task):
-    """A stage whose updates are batches of sentences drawn across documents.
+class Task:
+    """What a stage trains: a model, the updates of an epoch, their losses, the dev perplexity.
 
-    ``loss`` gives the loss of some sentences of a corpus, with a label smoothing.
+    An update is a batch of sentences drawn across documents, or of whole documents.
     """
 
     def __init__(
@@ -100,43 +114,67 @@ class SentenceTask(Task):
         stage: Stage,
         model: nn.Module,
         loss: BatchLoss,
-        sets: Sets,
+        sets: tuple[Any, Any],
+        batches: tuple[SentenceBatches, SentenceBatches] | tuple[DocumentBatches, DocumentBatches],
         sample: Callable[[], DevSample] | None = None,
     ) -> None:
         self.name = stage.name
         self.model = model
         self.loss = loss
-        self.sets = sets
-        self.sample = sample
+        self.train, self.dev = sets
         self.label_smoothing = stage.config.label_smoothing
-        tokens = stage.config.batch_tokens
-        self.batches = SentenceBatches(sets.train, tokens, stage.seed)
-        self.dev_batches = SentenceBatches(sets.dev, tokens, stage.seed).epoch(1)
+        self.batches = batches[0]
+        self.dev_batches: Sequence[Any] = batches[1].epoch(1)
+        self.sample = sample
+        """Translates some dev sentences, where there is something to translate."""
 
-    def updates(self, epoch: int) -> list[Indices]:
-        """One batch of sentences per update."""
+    def updates(self, epoch: int) -> Sequence[Any]:
+        """The work of each update of an epoch; the same for the same epoch, always."""
         return self.batches.epoch(epoch)
 
-    def backward(self, update: Indices, group: ProcessGroup) -> tuple[float, int]:
-        """The loss of this process's sentences of the batch."""
-        sentences = group.share(update)
-        if not len(sentences):
-            return 0.0, 0
-        loss = self.loss(self.sets.train, sentences, self.label_smoothing)
-        loss.smoothed.backward()  # type: ignore[no-untyped-call]
-        return loss.nats, loss.words
+    def backward(self, update: Any, group: ProcessGroup) -> tuple[float, int]:
+        """Forward and backward pass of this process's share of an update.
+
+        Adds to the gradients of the model; returns −Σ log P of the words, and their number.
+        """
+        share = group.share(update)
+        return self.loss(self.train, share, self.label_smoothing) if len(share) else (0.0, 0)
 
     @torch.inference_mode()
     def dev_perplexity(self, group: ProcessGroup) -> float:
-        """Over all sentences of the dev set."""
+        """Perplexity per word of the dev set, dropout and smoothing off, over all processes."""
         self.model.eval()
-        losses = (self.loss(self.sets.dev, part, 0.0) for part in group.share(self.dev_batches))
-        return _perplexity(((loss.nats, loss.words) for loss in losses), group)
+        nats, words = 0.0, 0
+        for batch in group.share(self.dev_batches):
+            batch_nats, batch_words = self.loss(self.dev, batch, 0.0)
+            nats, words = nats + batch_nats, words + batch_words
+        total, count = group.sum([nats, words])
+        return math.exp(min(total / count, 700))
+
+
+def _sentence_task(
+    stage: Stage,
+    model: nn.Module,
+    loss: Callable[[EncodedCorpus, Indices, float], Loss],
+    sets: Sets,
+    sample: Callable[[], DevSample] | None = None,
+) -> Task:
+    """A stage whose updates are batches of sentences drawn across documents."""
+
+    def minimise(corpus: EncodedCorpus, batch: Indices, smoothing: float) -> tuple[float, int]:
+        found = loss(corpus, batch, smoothing)
+        if torch.is_grad_enabled():
+            found.smoothed.backward()  # type: ignore[no-untyped-call]
+        return found.nats, found.words
+
+    corpora, tokens = (sets.train, sets.dev), stage.config.batch_tokens
+    train, dev = (SentenceBatches(corpus, tokens, stage.seed) for corpus in corpora)
+    return Task(stage, model, minimise, corpora, (train, dev), sample)
 
 
 def translation_task(
     stage: Stage, model: TranslationModel, sets: Sets, sampler: Sampler | None = None
-) -> SentenceTask:
+) -> Task:
     """Stage 1: translate sentences by themselves."""
     device = next(model.parameters()).device
 
@@ -148,10 +186,10 @@ def translation_task(
         step = max(1, len(sets.dev) // sampler.count)
         some = range(0, len(sets.dev), step)[: sampler.count]
         sample = partial(sampler.sample, model, sets.dev, some)
-    return SentenceTask(stage, model, loss, sets, sample)
+    return _sentence_task(stage, model, loss, sets, sample)
 
 
-def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets) -> SentenceTask:
+def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets) -> Task:
     """Stage 0: predict each word of source sentences, read in one direction."""
     device = next(model.parameters()).device
     read = DIRECTIONS[direction]
@@ -165,75 +203,41 @@ def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets
         states = model(words.to(device))[mask.to(device)]
         return word_loss(model.output, states, following[mask].to(device), smoothing)
 
-    return SentenceTask(stage, model, loss, sets)
+    return _sentence_task(stage, model, loss, sets)
 
 
-@final
-class DocumentTask(Task):
+def document_task(
+    model: TranslationModel,
+    train: DocumentSet,
+    dev: DocumentSet,
+    config: DocumentStageConfig,
+    seed: int,
+    sampler: Sampler | None = None,
+) -> Task:
     """Stage 2: translate the sentences of whole documents, given their memories."""
 
-    name = "stage2"
-
-    def __init__(
-        self,
-        model: TranslationModel,
-        train: DocumentSet,
-        dev: DocumentSet,
-        config: DocumentStageConfig,
-        seed: int,
-        sampler: Sampler | None = None,
-    ) -> None:
-        self.model: TranslationModel = model
-        self.sample = None if sampler is None else partial(self._sample, sampler)
-        self.train = train
-        self.dev = dev
-        self.config = config
-        self.batches = DocumentBatches(train.corpus, config.update_tokens, seed)
-        # On the dev set documents only share a batch, never an update.
-        self.dev_batches = DocumentBatches(dev.corpus, config.batch_tokens, seed).epoch(1)
-
-    def updates(self, epoch: int) -> list[tuple[range, ...]]:
-        """One document per update, or several up to a number of tokens."""
-        return self.batches.epoch(epoch)
-
-    def backward(self, update: tuple[range, ...], group: ProcessGroup) -> tuple[float, int]:
-        """The loss of this process's documents of the update."""
-        documents, config = group.share(update), self.config
-        if not documents:
-            return 0.0, 0
-        return document_loss(
-            self.model, self.train, documents, config.batch_tokens, config.label_smoothing
-        )
+    def loss(data: DocumentSet, documents: Sequence[range], smoothing: float) -> tuple[float, int]:
+        return document_loss(model, data, documents, config.batch_tokens, smoothing)
 
     @torch.inference_mode()
-    def dev_perplexity(self, group: ProcessGroup) -> float:
-        """Over all documents of the dev set, with the same memories at every epoch."""
-        self.model.eval()
-        tokens = self.config.batch_tokens
-        batches = group.share(self.dev_batches)
-        totals = (document_loss(self.model, self.dev, batch, tokens) for batch in batches)
-        return _perplexity(totals, group)
-
-    @torch.inference_mode()
-    def _sample(self, sampler: Sampler) -> DevSample:
+    def sample(sampler: Sampler) -> DevSample:
         """Translate the first dev sentences, given the memories that the dev perplexity is of."""
-        corpus = self.dev.corpus
+        corpus = dev.corpus
         sentences = range(min(sampler.count, len(corpus)))
         ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
         documents = [document for document in ranges if document and document[0] in sentences]
-        device = next(self.model.parameters()).device
+        device = next(model.parameters()).device
         batch = make_batch(corpus, sentences).to(device)
-        self.model.eval()
-        summaries = self.model.encoder(batch.src, batch.src_lengths).summary
-        readings = read_documents(self.model, self.dev, documents, summaries)
+        model.eval()
+        summaries = model.encoder(batch.src, batch.src_lengths).summary
+        readings = read_documents(model, dev, documents, summaries)
         rows = torch.arange(len(sentences), device=device)
-        return sampler.sample(self.model, corpus, sentences, gather_readings(readings, rows))
+        return sampler.sample(model, corpus, sentences, gather_readings(readings, rows))
 
-
-def _perplexity(totals: Iterable[tuple[float, int]], group: ProcessGroup) -> float:
-    """exp of the mean −log P of a word, over all processes."""
-    nats, words = 0.0, 0
-    for part_nats, part_words in totals:
-        nats, words = nats + part_nats, words + part_words
-    total, count = group.sum([nats, words])
-    return math.exp(min(total / count, 700))
+    # On the dev set documents only share a batch, never an update.
+    batches = (
+        DocumentBatches(train.corpus, config.update_tokens, seed),
+        DocumentBatches(dev.corpus, config.batch_tokens, seed),
+    )
+    sampling = None if sampler is None else partial(sample, sampler)
+    return Task(Stage("stage2", config, seed), model, loss, (train, dev), batches, sampling)
