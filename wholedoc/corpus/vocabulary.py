@@ -86,11 +86,9 @@ class WordVocabulary(Vocabulary):
         frequent.sort(key=lambda word: (-counts[word], word))
         if config.size:
             if config.size <= len(SPECIALS):
-                raise UserError(
-                    f"a vocabulary of {config.size} has no room for words",
-                    where="vocabulary.size",
-                    fix=f"set it above {len(SPECIALS)}, or to 0 for no limit",
-                )
+                what = f"a vocabulary of {config.size} has no room for words"
+                fix = f"set it above {len(SPECIALS)}, or to 0 for no limit"
+                raise UserError(what, where="vocabulary.size", fix=fix)
             del frequent[config.size - len(SPECIALS) :]
         return cls(frequent, language)
 
@@ -166,11 +164,9 @@ class SubwordVocabulary(Vocabulary):
         ``size`` gives a smaller vocabulary, and a warning in the log.
         """
         if size <= _FIXED_SUBWORDS:  # before the text is read
-            raise UserError(
-                f"a vocabulary of {size} has no room for subwords",
-                where="vocabulary.size",
-                fix=f"set it well above {_FIXED_SUBWORDS}, which specials and single bytes take",
-            )
+            what = f"a vocabulary of {size} has no room for subwords"
+            fix = f"set it well above {_FIXED_SUBWORDS}, which specials and single bytes take"
+            raise UserError(what, where="vocabulary.size", fix=fix)
         sample = _training_lines(lines)  # read here: some releases swallow errors of an iterator
         model = io.BytesIO()
         try:

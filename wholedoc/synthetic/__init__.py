@@ -38,10 +38,8 @@ def write_synth(directory: Path, config: SynthConfig, *, force: bool = False) ->
     splits: dict[str, Any] = {}
     for split, count in zip(SPLITS, (config.train, config.dev, config.test), strict=True):
         rng = Random(f"{config.seed}/{split}")
-        documents = [
-            draw_document(f"{split}-{number:05d}", language, config, rng)
-            for number in range(1, count + 1)
-        ]
+        names = [f"{split}-{number:05d}" for number in range(1, count + 1)]
+        documents = [draw_document(name, language, config, rng) for name in names]
         pairs = [pair for document in documents for pair in document.pairs]
         key: list[KeyItem] = []
         contrasts: list[dict[str, Any]] = []
@@ -58,8 +56,7 @@ def write_synth(directory: Path, config: SynthConfig, *, force: bool = False) ->
         files[f"{split}.doc"] = _lines(ids)
         files[f"{split}.key.jsonl"] = _lines([json.dumps(asdict(item)) for item in key])
         if contrasts:  # nobody chooses among the translations of the training documents
-            lines = [json.dumps(contrast) for contrast in contrasts]
-            files[f"{split}.contrastive.jsonl"] = _lines(lines)
+            files[f"{split}.contrastive.jsonl"] = _lines([json.dumps(item) for item in contrasts])
     summary = {"format": FORMAT, "config": asdict(config), "splits": splits}
     directory.mkdir(parents=True, exist_ok=True)
     # The summary marks the directory as ours: written first, it lets a stopped run be repeated.

@@ -180,12 +180,10 @@ def _words(
 
 
 def _telling(sentence: Telling, world: DocumentWorld, language: Language) -> SentencePair:
+    heads = complements = language.topic_nouns[world.topic]
     if sentence.tells == "gender":
-        head = language.persons[world.gender][sentence.head]
-        complement = language.participles[world.gender][sentence.complement]
-    else:
-        head = language.topic_nouns[world.topic][sentence.head]
-        complement = language.topic_nouns[world.topic][sentence.complement]
+        heads, complements = language.persons[world.gender], language.participles[world.gender]
+    head, complement = heads[sentence.head], complements[sentence.complement]
     place_src, place_trg = _words(sentence.place, language)
     cue = language.cues[cue_style(sentence, world)]
     preposition = sentence.postposition.trg

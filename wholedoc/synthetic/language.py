@@ -52,23 +52,20 @@ class SynthConfig:
         for name, least in {**dict.fromkeys(_COUNTS, 1), "topics": 3}.items():
             if getattr(self, name) < least:
                 raise UserError(f"must be at least {least}", where=f"synth.{name}")
-        if not 0 < self.gender_prior < 1:
-            raise UserError("must lie between 0 and 1", where="synth.gender_prior")
-        if not 0.5 < self.cue_accuracy < 1:
-            raise UserError("must lie between 0.5 and 1", where="synth.cue_accuracy")
-        if not 0 < self.density <= 1:
-            raise UserError("must be above 0 and at most 1", where="synth.density")
-        if self.max_sentences < self.min_sentences:
-            raise UserError(
-                "is below min_sentences", where="synth.max_sentences", fix="raise it or lower that"
-            )
+        ranges = {
+            "gender_prior": (0 < self.gender_prior < 1, "must lie between 0 and 1"),
+            "cue_accuracy": (0.5 < self.cue_accuracy < 1, "must lie between 0.5 and 1"),
+            "density": (0 < self.density <= 1, "must be above 0 and at most 1"),
+            "max_sentences": (self.max_sentences >= self.min_sentences, "is below min_sentences"),
+        }
+        for name, (is_fine, what) in ranges.items():
+            if not is_fine:
+                raise UserError(what, where=f"synth.{name}")
         # Of the sentences far from the topic's, one may be the introduction: two are needed.
         if self.min_sentences - topic_margin(self.min_sentences) - self.far < 2:
-            raise UserError(
-                f"documents of {self.min_sentences} sentences are too short for far={self.far}",
-                where="synth.min_sentences",
-                fix="raise min_sentences or lower far",
-            )
+            what = f"documents of {self.min_sentences} sentences are too short for far={self.far}"
+            fix = "raise min_sentences or lower far"
+            raise UserError(what, where="synth.min_sentences", fix=fix)
 
 
 def topic_margin(length: int) -> int:
@@ -183,10 +180,8 @@ def build_language(config: SynthConfig) -> Language:
         # topics those are rotates from word to word, so that no topic is the easy one.
         shared = (config.topics + 1) // 2
         senses = [trg.form() for _ in range(config.topics - shared + 1)]
-        by_topic = [
-            senses[max(0, (topic - index) % config.topics - shared + 1)]
-            for topic in range(config.topics)
-        ]
+        places = [(topic - index) % config.topics for topic in range(config.topics)]
+        by_topic = [senses[max(0, place - shared + 1)] for place in places]
         return Lexeme(src.form(), tuple(by_topic))
 
     return Language(

@@ -91,11 +91,8 @@ class Inputs:
             if not path.exists():
                 raise UserError("no such file or folder", where=str(path), fix="check the path")
             if not path.is_file() and not path.is_dir():
-                raise UserError(
-                    "is neither a file nor a folder",
-                    where=str(path),
-                    fix="a corpus is read more than once: write it to a file first",
-                )
+                fix = "a corpus is read more than once: write it to a file first"
+                raise UserError("is neither a file nor a folder", where=str(path), fix=fix)
         folder, other = (src, trg) if src.is_dir() else (trg, src)
         if folder.is_dir() and not other.is_dir():
             what, fix = f"is a folder, but {other} is a file", "give two folders or two files"

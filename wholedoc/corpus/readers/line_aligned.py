@@ -7,6 +7,7 @@ at the ends of files, or nowhere.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers.inputs import Beginning, Inputs, marker_of
@@ -90,7 +91,7 @@ def lists_start_lines(doc: Path, sentences: Iterable[str]) -> bool:
 
 def read_document_ids(inputs: Inputs) -> Iterator[Document]:
     """Yields runs of sentences that have the same document id."""
-    doc = _doc_file(inputs)
+    doc = cast(Path, inputs.doc)
     lines = align_files(inputs.src, inputs.trg, doc, fix=DOC_FILE_FIX)
     rows = (PairRow(line, name.strip(), src, trg) for line, (src, trg, name) in enumerate(lines, 1))
     return group_rows(rows, doc)
@@ -98,7 +99,7 @@ def read_document_ids(inputs: Inputs) -> Iterator[Document]:
 
 def read_start_lines(inputs: Inputs) -> Iterator[Document]:
     """Yields the sentences from each start line to the next."""
-    doc = _doc_file(inputs)
+    doc = cast(Path, inputs.doc)
     return group_rows(number_rows(align_files(inputs.src, inputs.trg), doc), doc)
 
 
@@ -114,12 +115,6 @@ def number_rows(pairs: Iterable[tuple[str, ...]], doc: Path) -> Iterator[PairRow
         what = f"a document starts on line {starts[document]}, but the last line is {number}"
         fix = "check that the doc file belongs to this text"
         raise UserError(what, where=f"{doc}:{document + 1}", fix=fix)
-
-
-def _doc_file(inputs: Inputs) -> Path:
-    if inputs.doc is None:
-        raise ValueError("this reader is for corpora with a doc file")
-    return inputs.doc
 
 
 # Boundaries on lines of their own

@@ -48,10 +48,8 @@ def read_triple_bars(inputs: Inputs) -> Iterator[Document]:
 def _split_bars(line: str) -> tuple[str, str, str]:
     fields = [field.strip() for field in line.split(BAR)]
     if len(fields) != 3:
-        raise UserError(
-            f"{len(fields)} fields between triple bars, not 3",
-            fix="write: docid ||| source ||| target",
-        )
+        what = f"{len(fields)} fields between triple bars, not 3"
+        raise UserError(what, fix="write: docid ||| source ||| target")
     return fields[0], fields[1], fields[2]
 
 
@@ -80,10 +78,9 @@ def read_tsv(inputs: Inputs) -> Iterator[Document]:
     def split_tabs(line: str) -> tuple[str, str, str]:
         cells = line.split("\t")
         if len(cells) != len(header):
-            raise UserError(
-                f"{len(cells)} columns, not {len(header)} ({', '.join(header)})",
-                fix="separate the columns with one tab each and keep tabs out of the text",
-            )
+            what = f"{len(cells)} columns, not {len(header)} ({', '.join(header)})"
+            fix = "separate the columns with one tab each and keep tabs out of the text"
+            raise UserError(what, fix=fix)
         document, src, trg = (cells[column] for column in columns)
         return document.strip(), src, trg
 
@@ -102,14 +99,13 @@ def read_jsonl(inputs: Inputs) -> Iterator[Document]:
     """Yields documents from JSON lines with a document and two sentences under usual names."""
 
     def parse(line: str) -> tuple[str, str, str]:
+        fix = "write one JSON object per line"
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as fault:
-            raise UserError(
-                f"broken JSON ({fault})", fix="write one JSON object per line"
-            ) from fault
+            raise UserError(f"broken JSON ({fault})", fix=fix) from fault
         if not isinstance(entry, dict):
-            raise UserError("no JSON object", fix="write one JSON object per line")
+            raise UserError("no JSON object", fix=fix)
         document = _find_document(list(entry))
         sentences = entry.get("translation", entry)
         if not isinstance(sentences, dict):
@@ -132,10 +128,9 @@ def _text(entry: Mapping[str, object], key: str) -> str:
 def _find_document(names: Sequence[str]) -> str:
     document = next((name for name in DOCUMENT_NAMES if name in names), "")
     if not document:
-        raise UserError(
-            f"no document among {', '.join(names) or 'nothing'}",
-            fix=f"name the document {', '.join(DOCUMENT_NAMES[:3])} or {DOCUMENT_NAMES[3]}",
-        )
+        what = f"no document among {', '.join(names) or 'nothing'}"
+        fix = f"name the document {', '.join(DOCUMENT_NAMES[:3])} or {DOCUMENT_NAMES[3]}"
+        raise UserError(what, fix=fix)
     return document
 
 
@@ -147,8 +142,7 @@ def _find_sides(names: Sequence[str], inputs: Inputs) -> tuple[str, str]:
         codes = [name for name in names if _LANGUAGE_CODE.fullmatch(name)]
         src, trg = choose_sides(codes, inputs.src_language, inputs.trg_language)
     if not src or not trg:
-        raise UserError(
-            f"no {'target' if src else 'source'} sentence among {', '.join(names)}",
-            fix="name the sides src and trg, or by their language codes, and say which languages",
-        )
+        what = f"no {'target' if src else 'source'} sentence among {', '.join(names)}"
+        fix = "name the sides src and trg, or by their language codes, and say which languages"
+        raise UserError(what, fix=fix)
     return src, trg
