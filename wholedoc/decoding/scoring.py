@@ -103,8 +103,7 @@ def given_states(
     """Last decoder states of given translations, read by the sentence model."""
 
     def last_states(decoded: Decoded, _: list[int]) -> list[Tensor]:
-        ends = decoded.packing.ends[decoded.packing.order.argsort()]
-        return list(decoded.packed_states[ends])
+        return list(decoded.packed_states[decoded.packing.ends])
 
     return torch.stack(_decode(model, sentences, translations, batch_tokens, last_states))
 

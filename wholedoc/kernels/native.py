@@ -104,6 +104,10 @@ class Library:
         self.c.source_hash.restype = ctypes.c_char_p
         if self.c.source_hash() != source_hash().encode():
             raise OSError(f"{path.name} was built from other sources")
+        structures = (Recurrence, Source, DecoderSteps)
+        sizes = (ctypes.c_long * len(structures)).in_dll(self.c, "structure_sizes")
+        if [*sizes] != [*map(ctypes.sizeof, structures)]:
+            raise OSError(f"{path.name} has structures of other sizes")
         for function, types in _FUNCTIONS.items():
             getattr(self.c, function).argtypes = [_TYPES[letter] for letter in types]
         self.c.packed_size.restype = ctypes.c_long

@@ -43,6 +43,11 @@ class Packing:
     in_order: bool
     """Whether the longest row came first, the second longest next, and so on."""
 
+    @property
+    def ends(self) -> Int[Tensor, " row"]:
+        """Where in the list the last words of the rows are, in the order of the rows."""
+        return self.mirror[self.order.argsort()]
+
     def pad(
         self, words: Float[Tensor, "word width"], steps: int
     ) -> Float[Tensor, "row step width"]:
@@ -92,8 +97,7 @@ def bigru(
         states = _BiGRU.apply(library, words, packing, *both)  # type: ignore[no-untyped-call]
     hidden, rank = ahead.state.shape[-1], packing.order.argsort()
     # Where they are in the list →h ←h of the first word, →h ←h of the second, and so on.
-    ends = packing.mirror[: len(rank)]  # where the last words of the rows are, the longest first
-    halves = torch.stack((2 * ends[rank], 2 * rank + 1), dim=1)
+    halves = torch.stack((2 * packing.ends, 2 * rank + 1), dim=1)
     last = states.view(-1, hidden).index_select(0, halves.view(-1))
     return states, last.view(-1, 2 * hidden)
 

@@ -77,6 +77,8 @@ typedef struct {
     float *step; /* room for a step's states, contexts and cells */
 } DecoderSteps;
 
+const long structure_sizes[] = {sizeof(Recurrence), sizeof(Source), sizeof(DecoderSteps)};
+
 const char *source_hash(void)
 {
     return SOURCE_HASH;
