@@ -165,14 +165,19 @@ def test_a_library_that_cannot_be_loaded_is_passed_over_and_said(
 
 
 @on_known_machine
-def test_a_library_of_other_sources_is_not_used(
+@pytest.mark.parametrize(
+    ("name", "other"), [("source_hash", lambda: "other"), ("DecoderSteps", native.Source)]
+)
+def test_a_library_of_other_sources_or_structures_is_not_used(
+    name: str,
+    other: object,
     built: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "kernels-old.so").write_bytes(usable(built).read_bytes())
-    monkeypatch.setattr(native, "source_hash", lambda: "other")
+    monkeypatch.setattr(native, name, other)
     assert load_library(tmp_path, targets("old"), frozenset()) is None
     said = capsys.readouterr().err
     assert "run `make setup` or reinstall" in said
