@@ -103,8 +103,7 @@ class SentenceBatches:
         )
         order = np.argsort(src, kind="stable")
         filled = np.cumsum(self._longer[order]) / self._tokens  # batches up to each sentence
-        # So many batches in a group leave about the least padding; measured on Europarl, with 300
-        # to 2,600 batches.
+        # As many as leave about the least padding; on Europarl, with 300 to 2,600 batches.
         batches_of_a_group = max(1.0, 0.5 * math.sqrt(filled[-1]))
         groups = np.floor(filled / batches_of_a_group + generator.random())
         up_and_down = np.where(groups % 2 == 0, trg[order], -trg[order])

@@ -28,10 +28,7 @@ from wholedoc.files import write_atomically
 _VERSION = 3
 _META = "meta.json"
 _SIDES = ("src", "trg")
-_FILES = (
-    *(f"{side}.{part}" for side in _SIDES for part in ("ids", "offsets")),
-    "documents.starts",
-)
+_FILES = ("src.ids", "src.offsets", "trg.ids", "trg.offsets", "documents.starts")
 _INDEX = np.dtype("<i8")
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]

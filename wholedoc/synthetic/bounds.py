@@ -97,12 +97,12 @@ def make_key(
         expected = word.trg[features[kind]]
         source = both = Bound(expected, 1.0, 0.0)
         if kind == "pronoun":
-            alone = _pronoun_bound(word, counts[kind], config)
+            prior = config.gender_prior
+            alone = _joint_bound(word.trg[int(prior < 0.5)], max(prior, 1 - prior), counts[kind])
         elif kind == "topic":
             alone = _sense_bound(word, senses)
         else:
-            accuracy = config.cue_accuracy
-            alone = Bound(word.trg[cues[t]], accuracy, accuracy * (1 - accuracy))
+            alone = _joint_bound(word.trg[cues[t]], config.cue_accuracy, 1)
             source = _style_bound(word, cues, counts[kind], config)
             both = both if counts[kind] > 1 else source
         items.append(
@@ -126,13 +126,6 @@ def _dependent_words(sentence: Clause | Telling) -> dict[Kind, Lexeme]:
         return {}
     places = zip(KINDS, (sentence.subject, sentence.place, sentence.object), strict=True)
     return {kind: word for kind, word in places if isinstance(word, Lexeme)}
-
-
-def _pronoun_bound(pronoun: Lexeme, count: int, config: SynthConfig) -> Bound:
-    """From the sentence alone: the prior; all ``count`` pronouns of a document fall together."""
-    prior = config.gender_prior
-    accuracy = max(prior, 1 - prior)
-    return Bound(pronoun.trg[int(prior < 0.5)], accuracy, count * accuracy * (1 - accuracy))
 
 
 def _sense_bound(word: Lexeme, words: Sequence[Lexeme]) -> Bound:
@@ -159,5 +152,9 @@ def _style_bound(word: Lexeme, cues: Sequence[int], count: int, config: SynthCon
     """
     lead = cues.count(0) - cues.count(1)
     odds_against = ((1 - config.cue_accuracy) / config.cue_accuracy) ** abs(lead)
-    accuracy = 1 / (1 + odds_against)
-    return Bound(word.trg[int(lead < 0)], accuracy, count * accuracy * (1 - accuracy))
+    return _joint_bound(word.trg[int(lead < 0)], 1 / (1 + odds_against), count)
+
+
+def _joint_bound(guess: str, accuracy: float, count: int) -> Bound:
+    """Of ``count`` guesses in a document that are all right or all wrong."""
+    return Bound(guess, accuracy, count * accuracy * (1 - accuracy))

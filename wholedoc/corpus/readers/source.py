@@ -76,13 +76,12 @@ def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceTex
     documents would have no context.
     """
     if isinstance(source, str | Path):
-        name = str(source)
-        with open_bytes(Path(source)) as stream:
-            lines = tuple(decode_lines(stream, name))
+        name, stream = str(source), open_bytes(Path(source))
     else:
         name = "standard input"
-        packed = io.BufferedReader(io.BytesIO(source.read()))
-        lines = tuple(decode_lines(unpack(packed, name), name))
+        stream = unpack(io.BufferedReader(io.BytesIO(source.read())), name)
+    with stream:
+        lines = tuple(decode_lines(stream, name))
     boundaries, labels = _label_lines(lines, name, doc)
     sentences: dict[str, list[SourceSentence]] = {}
     for index, (line, label) in enumerate(zip(lines, labels, strict=True)):
