@@ -828,7 +828,7 @@ def baseline_that_is_not_there(at: Place) -> Bad:
 @case
 def metric_that_is_not_there(at: Place) -> Bad:
     command = evaluate(at, "--sys", "one=out", "--without", "comet")
-    return command, "without: there is no metric 'comet'", "known: bleu"
+    return command, "without: there is no metric 'comet'", "name one of bleu"
 
 
 @case
