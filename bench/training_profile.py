@@ -28,7 +28,7 @@ from wholedoc.benchmark.bench import (
 )
 from wholedoc.benchmark.workload import Material, run_material, shipped_material
 from wholedoc.kernels import Dropout, keep_freed_memory
-from wholedoc.kernels.loss import _OutputLoss
+from wholedoc.kernels.layers import _OutputLoss
 from wholedoc.kernels.recurrence import _BiGRU, _DecodeSteps
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from toy import padded
 
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.vocabulary import EOS, PAD
@@ -33,7 +34,6 @@ from wholedoc.kernels import (
     dropout_mask,
     in_threads,
     layers,
-    loss,
     mixed_precision,
     native,
     one_thread,
@@ -249,7 +249,7 @@ def model_and_gradients(scale: float, dropout: float = 0.0) -> list[Tensor]:
     decoded = model(src, lengths, trg)
     decoded.packed_features.sin().sum().backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    return [decoded.features, decoded.weights, decoded.states, *gradients]
+    return [*padded(decoded), *gradients]
 
 
 @needs_library
@@ -267,7 +267,7 @@ def test_attention_scores_may_be_larger_than_an_exponent() -> None:
         with torch.no_grad():
             model.decoder.attention.score.weight.fill_(300.0)
         sentence = torch.tensor([[5, 6, 7, 8]])
-        return [model(sentence, torch.tensor([4]), sentence).weights]
+        return [model(sentence, torch.tensor([4]), sentence).packed_weights]
 
     for ours, theirs in both(weights):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3)
@@ -287,8 +287,8 @@ def test_attention_stays_finite_where_tanh_is_flat(key: float, query: float, bac
     sentences = torch.randint(PAD + 1, 9, (2, 6))
     with use(backend):
         decoded = model(sentences, torch.tensor([6, 6]), sentences)
-        decoded.features.sum().backward()
-    assert decoded.weights.sum(dim=-1).allclose(torch.ones(2, 6))
+        decoded.packed_features.sum().backward()
+    assert decoded.packed_weights.sum(dim=-1).allclose(torch.ones(12))
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
@@ -320,7 +320,7 @@ def test_threads_change_nothing() -> None:
 def test_compiled_loss_equals_the_reference_with_its_gradients(
     sentences: Tensor | None, scale: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "_CHUNK", chunk)
+    monkeypatch.setattr(layers, "_CHUNK", chunk)
 
     def run() -> list[Tensor]:
         output = nn.Linear(6, 37)
@@ -348,7 +348,7 @@ def test_the_loss_takes_gradients_only_where_they_are_asked_for(
     given = (random(7, 6), random(37, 6).requires_grad_(), random(1, 37))
     places = torch.zeros(7, dtype=torch.long), torch.arange(7)
     expected = output_loss(*given, *places, 0.1)[1]
-    monkeypatch.delattr(loss, "_Gradients")
+    monkeypatch.delattr(layers, "_Gradients")
     for evaluation in (torch.no_grad, torch.inference_mode):
         with evaluation():
             assert output_loss(*given, *places, 0.1)[1] == expected

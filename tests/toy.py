@@ -9,7 +9,7 @@ from torch import Tensor
 
 from wholedoc.config import Config, load_config
 from wholedoc.decoding.translator import TranslatedDocument, Translator
-from wholedoc.model.decoder import Decoder, DecoderState, Source
+from wholedoc.model.decoder import Decoded, Decoder, DecoderState, Source
 from wholedoc.model.memory import DocumentContext, Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
@@ -125,6 +125,12 @@ def read(
     if states is not None:
         return model.read(document, own, summaries, states, foreign=True)
     return model.read(document, own, summaries, None if last_states is None else last_states[own])
+
+
+def padded(decoded: Decoded) -> list[Tensor]:
+    """r_j, α_j and s_j of sentences by places (sentence, word, …), zero at padding."""
+    packed = (decoded.packed_features, decoded.packed_weights, decoded.packed_states)
+    return [decoded.packing.pad(words, len(decoded.packing.counts)) for words in packed]
 
 
 def stopped_training(

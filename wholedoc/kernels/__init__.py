@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wholedoc.kernels.layers import *
-    from wholedoc.kernels.loss import *
     from wholedoc.kernels.native import *
     from wholedoc.kernels.recurrence import *
 
@@ -27,7 +26,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Look a public name up in the modules, which import torch."""
     if name in __all__:
-        for module in ("native", "layers", "recurrence", "loss"):
+        for module in ("native", "layers", "recurrence"):
             home = import_module(f"wholedoc.kernels.{module}")
             if name in vars(home):
                 return getattr(home, name)
