@@ -171,7 +171,7 @@ def test_the_objective_is_the_log_probability_of_all_given_all() -> None:
         readings = read(model, summary, torch.tensor([t]), cells, states)
         words = [*found.passes[-1][t][0].tokens, EOS]
         decoded = model(src, lengths, torch.tensor([[2, *words[:-1]]]), readings)
-        scores = model.decoder.log_probabilities(decoded.features)[0]
+        scores = model.decoder.log_probabilities(decoded.packed_features)
         total += sum(scores[j, word].item() for j, word in enumerate(words))
     assert found.objective[-1] == pytest.approx(total, abs=1e-9)
 

@@ -181,7 +181,7 @@ def test_search_steps_equal_reading_whole_sentences(context: str) -> None:
     src, lengths = pad(DOCUMENT)
     trg_in, trg_lengths = pad([[BOS, *words] for words in TARGETS])
     decoded = model(src, lengths, trg_in, readings)
-    scores = model.decoder.log_probabilities(decoded.features)
+    scores = model.decoder.log_probabilities(toy.padded(decoded)[0])
     expected = log_probabilities(model, own, readings)
     for t, length in enumerate(trg_lengths.tolist()):
         torch.testing.assert_close(scores[t, :length], expected[t, :length])
@@ -258,7 +258,7 @@ def test_every_new_parameter_gets_a_gradient(context: str) -> None:
     readings = read(model, range(6), last_states=states)
     src, lengths = pad(DOCUMENT)
     trg_in, _ = pad([[BOS, *words] for words in TARGETS])
-    model(src, lengths, trg_in, readings).features.sin().sum().backward()
+    model(src, lengths, trg_in, readings).packed_features.sin().sum().backward()
     new = dict(model.decoder.fusion.named_parameters())
     assert new
     assert [name for name, p in new.items() if p.grad is None or not p.grad.abs().sum()] == []
@@ -344,7 +344,7 @@ def test_the_objective_is_the_log_probability_of_all_given_all(context: str) -> 
         trg_in = torch.tensor([[BOS, *words]])
         readings = read(system.model, [t], DOCUMENT, states)
         decoded = system.model(*pad([sentence]), trg_in, readings)
-        scores = system.model.decoder.log_probabilities(decoded.features)[0]
+        scores = system.model.decoder.log_probabilities(decoded.packed_features)
         total += sum(scores[j, word].item() for j, word in enumerate((*words, EOS)))
     assert found.objective == pytest.approx([total], abs=1e-9)
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from toy import read
+from toy import padded, read
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.vocabulary import PAD
@@ -137,7 +137,7 @@ def test_with_its_entrances_closed_it_is_the_sentence_model_bit_for_bit(
 def assert_nothing_is_added(model: TranslationModel, readings: Readings) -> None:
     alone = model(SRC, LENGTHS, TRG)
     read = model(SRC, LENGTHS, TRG, readings)
-    assert torch.equal(alone.features, read.features)
+    assert torch.equal(alone.packed_features, read.packed_features)
     assert alone.logits is None
     assert read.logits is None or read.logits.eq(0).all()
 
@@ -166,9 +166,9 @@ def test_memory_to_context_adds_the_readings_to_every_gate(memory: str) -> None:
         words.flatten(0, 1), [2] * len(words), model.decoder.start(encoding), source.attended
     )
     states, _, _ = model.decoder.step_by_step(inputs)
-    read = model(SRC, LENGTHS, TRG, readings)
+    read_here = model(SRC, LENGTHS, TRG, readings)
     expected = states.view(len(words), 2, -1).transpose(0, 1) * (TRG != PAD)[:, :, None]
-    torch.testing.assert_close(read.states, expected)
+    torch.testing.assert_close(padded(read_here)[2], expected)
 
 
 @pytest.mark.parametrize("memory", ["src", "trg", "both"])
@@ -176,7 +176,7 @@ def test_memory_to_output_adds_the_readings_to_the_logits(memory: str) -> None:
     model = document_model("output", memory)
     readings = Readings(values(2, 10, seed=5), values(2, 5, seed=6))
     alone, read = model(SRC, LENGTHS, TRG), model(SRC, LENGTHS, TRG, readings)
-    assert torch.equal(alone.features, read.features)
+    assert torch.equal(alone.packed_features, read.packed_features)
     assert read.logits is not None
     for t in range(2):
         for word in range(9):

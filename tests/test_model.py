@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
-from toy import predict
+from toy import padded, predict
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import Batch, pad
@@ -234,12 +234,13 @@ def test_decoder_equals_its_equations(make_model, make_pairs, initial_state: str
     model = make_model(config, (11, 11))
     batch = make_pairs(SRC, TRG)
     decoded = model(batch.src, batch.src_lengths, batch.trg_in)
-    log_probabilities = model.decoder.log_probabilities(decoded.features)
+    features, weights, states = padded(decoded)
+    log_probabilities = model.decoder.log_probabilities(features)
     for t, (src, trg) in enumerate(zip(SRC, TRG, strict=True)):
         for j, step in enumerate(decode_slowly(model, [*src, EOS], [BOS, *trg])):
-            close(decoded.weights[t, j, : len(src) + 1], step.alpha)
-            close(decoded.states[t, j], step.upper)
-            close(decoded.features[t, j], step.features)
+            close(weights[t, j, : len(src) + 1], step.alpha)
+            close(states[t, j], step.upper)
+            close(features[t, j], step.features)
             close(log_probabilities[t, j].exp(), step.probabilities)
 
 
@@ -251,14 +252,15 @@ def test_search_steps_equal_reading_the_whole_sentence(
     batch = make_pairs(SRC, TRG)
     encoding = model.encoder(batch.src, batch.src_lengths)
     decoded = model.decoder(encoding, batch.trg_in)
-    expected = model.decoder.log_probabilities(decoded.features)
+    features, attention, states = padded(decoded)
+    expected = model.decoder.log_probabilities(features)
     state, source = model.decoder.start(encoding), model.decoder.prepare(encoding)
     for j, words in enumerate(batch.trg_in.T):
         state, log_probabilities, weights = predict(model.decoder, state, words, source)
         real = batch.trg_out[:, j] != PAD
         close(log_probabilities[real], expected[real, j])
-        close(state.upper[real], decoded.states[real, j])
-        close(weights[real], decoded.weights[real, j])
+        close(state.upper[real], states[real, j])
+        close(weights[real], attention[real, j])
 
 
 def test_zero_start_is_zero_and_encoder_start_reads_the_summary(make_model, make_pairs) -> None:
@@ -285,7 +287,7 @@ def test_attention_is_a_mean_over_the_real_words(make_model, make_pairs, given_p
     model = make_model(SMALL)
     batch = make_pairs(*zip(*given_pairs, strict=True))
     encoding = model.encoder(batch.src, batch.src_lengths)
-    weights = model.decoder(encoding, batch.trg_in).weights
+    _, weights, _ = padded(model.decoder(encoding, batch.trg_in))
     close(weights.sum(dim=-1), (batch.trg_out != PAD).double())
     padding = ~(encoding.mask[:, None] & (batch.trg_out != PAD)[:, :, None])
     assert (weights[~padding] > 0).all()
@@ -313,11 +315,8 @@ def test_context_lies_in_the_convex_hull_of_the_states(seed: int, words: int, wi
 
 def per_sentence(decoded: Decoded, t: int, src: Sequence[int], trg: Sequence[int]) -> list[Tensor]:
     words = len(trg) + 1
-    return [
-        decoded.features[t, :words],
-        decoded.weights[t, :words, : len(src) + 1],
-        decoded.states[t, :words],
-    ]
+    features, weights, states = (part[t, :words] for part in padded(decoded))
+    return [features, weights[:, : len(src) + 1], states]
 
 
 @given(pairs, st.integers(0, 3), st.integers(0, 3))
@@ -394,8 +393,8 @@ def test_later_words_do_not_reach_earlier_ones(make_model, make_pairs) -> None:
     model = make_model(SMALL)
     one, other = make_pairs([[4, 5]], [[4, 5, 6]]), make_pairs([[4, 5]], [[4, 5, 7]])
     found, expected = (model(b.src, b.src_lengths, b.trg_in) for b in (one, other))
-    close(found.features[:, :3], expected.features[:, :3])
-    assert not torch.equal(found.features[:, 3], expected.features[:, 3])
+    close(found.packed_features[:3], expected.packed_features[:3])
+    assert not torch.equal(found.packed_features[3], expected.packed_features[3])
 
 
 def test_shapes_are_checked(make_model, make_pairs) -> None:
@@ -572,18 +571,18 @@ def test_initial_values_depend_on_the_seed_alone() -> None:
 # Dropout.
 
 
-def read(model: TranslationModel, batch: Batch) -> Decoded:
-    return model(batch.src, batch.src_lengths, batch.trg_in)
+def read(model: TranslationModel, batch: Batch) -> Tensor:
+    return model(batch.src, batch.src_lengths, batch.trg_in).packed_features
 
 
 def test_evaluation_and_a_rate_of_zero_are_without_dropout(make_model, make_pairs) -> None:
     batch = make_pairs(SRC, TRG)
-    expected = read(make_model(SMALL), batch).features
+    expected = read(make_model(SMALL), batch)
     dropping = make_model(SMALL, dropout=0.5)
-    assert torch.equal(read(dropping, batch).features, expected)
-    assert torch.equal(read(make_model(SMALL, dropout=0.0).train(), batch).features, expected)
+    assert torch.equal(read(dropping, batch), expected)
+    assert torch.equal(read(make_model(SMALL, dropout=0.0).train(), batch), expected)
     dropping.train()
-    assert not torch.equal(read(dropping, batch).features, read(dropping, batch).features)
+    assert not torch.equal(read(dropping, batch), read(dropping, batch))
 
 
 def zero(*modules: nn.Linear) -> None:
@@ -605,14 +604,14 @@ def test_recurrence_and_query_are_never_dropped(make_model) -> None:
     decoder = model.decoder
     zero(decoder.word, decoder.context, decoder.between)
     words = torch.tensor([[BOS, 4, 5, 6], [BOS, 7, 8, 4]])
-    expected = decoder(an_encoding(), words)
-    assert expected.states.std(dim=1).min() > 1e-4  # the states move,
-    assert expected.weights.std(dim=1).max() > 1e-4  # and the attention follows them
+    expected = padded(decoder(an_encoding(), words))
+    assert expected[2].std(dim=1).min() > 1e-4  # the states move,
+    assert expected[1].std(dim=1).max() > 1e-4  # and the attention follows them
     decoder.train()
-    found = decoder(an_encoding(), words)
-    assert torch.equal(found.states, expected.states)
-    assert torch.equal(found.weights, expected.weights)
-    assert not torch.equal(found.features, expected.features)  # the top output is dropped
+    found = padded(decoder(an_encoding(), words))
+    assert torch.equal(found[2], expected[2])
+    assert torch.equal(found[1], expected[1])
+    assert not torch.equal(found[0], expected[0])  # the top output is dropped
 
 
 def test_output_drops_the_state_alone(make_model) -> None:
@@ -627,10 +626,11 @@ def test_output_drops_the_state_alone(make_model) -> None:
         decoder.upper.state.bias.zero_()
     words = torch.tensor([[BOS, 4, 5], [BOS, 7, 8]])
     expected = decoder(an_encoding(), words)
-    assert not expected.states.any()
-    assert expected.features.abs().min() > 0
+    assert not expected.packed_states.any()
+    assert expected.packed_features.abs().min() > 0
     decoder.train()
-    assert torch.equal(decoder(an_encoding(), words).features, expected.features)
+    found = decoder(an_encoding(), words)
+    assert torch.equal(found.packed_features, expected.packed_features)
 
 
 def forget(layer: GRULayer) -> None:
@@ -662,10 +662,13 @@ def test_each_input_of_the_decoder_is_dropped_anew_at_each_step(
     states = torch.tensor([[[0.5, -0.8]]], dtype=torch.float64)  # one word: c_j is constant
     encoding = encoding_of(states)
     words = torch.full((1, 500), 4)
-    assert len(decoder(encoding, words).states.flatten().round(decimals=9).unique()) == 1
+    states = decoder(encoding, words).packed_states
+    assert len(states.round(decimals=9).unique()) == 1
     decoder.train()
     torch.manual_seed(1)
-    assert len(decoder(encoding, words).states.flatten().round(decimals=9).unique()) == outcomes
+    assert (
+        len(decoder(encoding, words).packed_states.flatten().round(decimals=9).unique()) == outcomes
+    )
 
 
 def test_top_output_is_scaled_or_zero_with_a_fresh_mask_each_step(make_model) -> None:
@@ -675,7 +678,8 @@ def test_top_output_is_scaled_or_zero_with_a_fresh_mask_each_step(make_model) ->
     decoder.train()
     torch.manual_seed(1)
     decoded = decoder(an_encoding(), torch.full((2, 200), 4))
-    kept = torch.atanh(decoded.features) / decoded.states * (1 - rate)
+    features, _, states = padded(decoded)
+    kept = torch.atanh(features) / states * (1 - rate)
     assert ((kept - 1).abs().minimum(kept.abs()) < 1e-9).all()
     assert kept.mean().item() == pytest.approx(1 - rate, abs=0.05)
     assert len(kept[0].round().unique(dim=0)) > 10

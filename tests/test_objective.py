@@ -37,7 +37,7 @@ def distributions(
         decoded = model(
             torch.tensor([[*src, EOS]]), torch.tensor([len(src) + 1]), torch.tensor([[BOS, *trg]])
         )
-        return model.decoder.log_probabilities(decoded.features[0]).tolist()
+        return model.decoder.log_probabilities(decoded.packed_features).tolist()
 
 
 def nats_of(model: TranslationModel, src: Sequence[int], trg: Sequence[int]) -> float:

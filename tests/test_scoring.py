@@ -78,7 +78,7 @@ def alone(
     """log P of one translation by itself, word by word."""
     src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
     decoded = model(src, lengths, torch.tensor([[BOS, *target]]), readings)
-    logits = model.decoder.output.vocabulary(decoded.features[0])
+    logits = model.decoder.output.vocabulary(decoded.packed_features)
     if decoded.logits is not None:
         logits = logits + decoded.logits
     scores = torch.log_softmax(logits, dim=-1)
@@ -91,7 +91,8 @@ def states_by_hand(system: TranslationSystem, d: int, targets: list[list[int]]) 
     rows = []
     for sentence, target in zip(DOCUMENTS[d], targets, strict=True):
         src, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
-        rows.append(system.base(src, lengths, torch.tensor([[BOS, *target]])).states[0, -1])
+        decoded = system.base(src, lengths, torch.tensor([[BOS, *target]]))
+        rows.append(decoded.packed_states[-1])
     return torch.stack(rows)
 
 

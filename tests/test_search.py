@@ -58,7 +58,7 @@ def next_words(model: TranslationModel, src: Sequence[int], prefix: Sequence[int
 
 @cache
 def _next_words(model: TranslationModel, src: Words, prefix: Words) -> list[float]:
-    features = read(model, src, prefix).features[0, -1]
+    features = read(model, src, prefix).packed_features[-1]
     with torch.inference_mode():
         found: list[float] = model.decoder.log_probabilities(features).tolist()
     return found
@@ -284,8 +284,8 @@ def test_hypotheses_agree_with_reading_them(models, seed: int, width: int) -> No
     for src, found in zip(SRC, results, strict=True):
         for hypothesis in found:
             decoded = read(model, src, hypothesis.tokens)
-            close(hypothesis.attention, decoded.weights[0])
-            close(hypothesis.last_state, decoded.states[0, -1])
+            close(hypothesis.attention, decoded.packed_weights)
+            close(hypothesis.last_state, decoded.packed_states[-1])
             expected = log_probability(model, src, hypothesis.tokens)
             assert hypothesis.log_probability == pytest.approx(expected, abs=1e-9)
 

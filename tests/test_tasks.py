@@ -163,7 +163,7 @@ def test_a_sentence_reads_the_memory_of_its_own_document_and_place(
                 summary = model.encoder(batch.src, batch.src_lengths).summary
                 read_here = read(model, summary, torch.tensor([place]), cells, last_states, src)
                 decoded = model(batch.src, batch.src_lengths, batch.trg_in, read_here)
-                features = decoded.features[0]
+                features = decoded.packed_features
                 added = None if decoded.logits is None else decoded.logits.expand(len(features), -1)
                 scores = model.decoder.log_probabilities(features, added)
                 expected -= scores.gather(1, batch.trg_out.T).sum().item()

@@ -58,11 +58,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Decoded:
-    """A batch of given target sentences, read word by word, without padding or with it."""
+    """A batch of given target sentences, read word by word, without padding."""
 
     packing: Packing
-    steps: int
-    """Words of the longest sentence."""
     packed_features: Float[Tensor, "word hidden"]
     """r_j, from which the output layer predicts y_j."""
     packed_weights: Float[Tensor, "word src_word"]
@@ -71,21 +69,6 @@ class Decoded:
     """s_j of the upper layer."""
     logits: Float[Tensor, "sent vocabulary"] | None = None
     """What the readings add to the logits of every word."""
-
-    @property
-    def features(self) -> Float[Tensor, "sent trg_word hidden"]:
-        """r_j, zero at padding."""
-        return self.packing.pad(self.packed_features, self.steps)
-
-    @property
-    def weights(self) -> Float[Tensor, "sent trg_word src_word"]:
-        """α_j, zero at padding."""
-        return self.packing.pad(self.packed_weights, self.steps)
-
-    @property
-    def states(self) -> Float[Tensor, "sent trg_word hidden"]:
-        """s_j of the upper layer, zero at padding."""
-        return self.packing.pad(self.packed_states, self.steps)
 
 
 @final
@@ -254,7 +237,7 @@ class Decoder(nn.Module):
             steps = self.step_by_step(inputs, others)
         states, contexts, weights = steps
         features = self.output.features(self.dropout(states), contexts, embedded)
-        return Decoded(packing, trg_in.shape[1], features, weights, states, source.logits)
+        return Decoded(packing, features, weights, states, source.logits)
 
     def step_inputs(
         self,
