@@ -12,7 +12,6 @@ from toy import toy_config
 
 from wholedoc.benchmark import bench, workload
 from wholedoc.benchmark.bench import (
-    FORMULA,
     TextSize,
     format_bench,
     run_bench,
@@ -71,7 +70,6 @@ def test_every_number_that_is_promised_is_there(
     assert {"small", "small, in 32 bits", "paper"} < shown["train"].keys()
     for row in shown["train"].values():
         assert row["words_per_second"] > 0
-        assert row["gflops"] > 0
         assert row["peak_ratio"] > 0
     assert shown["train"]["small"]["cost"] == 1
     both = [row["cost"] for name, row in shown["train"].items() if "both" in name]
@@ -86,7 +84,6 @@ def test_every_number_that_is_promised_is_there(
     printed = format_bench(found)
     assert "small, both memories, output" in printed
     assert "GFLOP/s" in printed
-    assert f"operations: {FORMULA}" in printed
     assert "beam5, int8, shortlist" in printed
 
 

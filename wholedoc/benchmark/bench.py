@@ -38,13 +38,6 @@ from wholedoc.training.objective import DocumentSet
 from wholedoc.training.optimisation import make_optimiser, take_step
 from wholedoc.training.tasks import Sets, Stage, Task, document_task, translation_task
 
-FORMULA = (
-    "6 · (source words · weights of encoder and attention keys + target words · weights of decoder "
-    "and output layer + pairs of source and target word of a sentence · (A + 2H) + sentences · "
-    "weights of memories and fusions)"
-)
-"""How operations are counted: 2 for a multiplication and an addition; 3 for the forward pass and
-both gradients; none for padding, what is computed twice, and all that is no matrix product."""
 PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the machine's peak
 WORDS = 1500  # target words of a turn of training; few, as a machine's speed changes all the time
 TURNS = 3  # of each contender in a round of training
@@ -60,13 +53,12 @@ class Bench:
     kernels: str  # what computes the first configuration
     peak_gflops: float  # speed of the best matrix product, the median over all turns
     train: dict[str, Speeds]
-    """Of each configuration and variant: words and operations per second, the latter as a share of
-    the peak, and the CPU seconds of a word beside the first one's."""
+    """Of each configuration and variant: words per second, operations per second as a share of the
+    peak, and the CPU seconds of a word beside the first one's."""
     document_cost_ratio: float  # of both memories and the sentence model, the larger one
     decode: dict[str, Speeds]  # of each way to search: words and sentences per second
     document_length: dict[int, float]  # CPU seconds per sentence for documents of each size
     peak_rss_mb: int
-    flops: str = FORMULA
 
 
 def run_bench(run: Path | None, names: Sequence[str], rounds: int, sentences: int) -> Bench:
@@ -133,7 +125,12 @@ def size_of(corpus: EncodedCorpus, update: Any) -> TextSize:
 
 
 def training_flops(model: TranslationModel, text: TextSize) -> float:
-    """:data:`FORMULA`."""
+    """How many operations matrix products take: nothing for padding and what is computed twice.
+
+    2 for multiplying and adding · 3 for the forward pass and both gradients · (source words ·
+    weights of encoder and attention keys + target words · weights of decoder and output layer +
+    pairs of source and target word · (A + 2H) + sentences · weights of memories and fusions).
+    """
     encoder, decoder = model.encoder, model.decoder
     attention, lower, upper = decoder.attention, decoder.lower, decoder.upper
     src = (*encoder.rnn.children(), attention.key)
@@ -210,12 +207,9 @@ class TrainingContender:
 
     @property
     def speed(self) -> Speeds:
-        """Target words and operations per second, over all turns, as each has other sentences."""
-        return {
-            "words_per_second": self.words / self.seconds,
-            "gflops": 1e-9 * self.flops / self.seconds,
-            "peak_ratio": self.flops / self.flops_at_peak,
-        }
+        """Over all turns, as each has other sentences."""
+        ratio = self.flops / self.flops_at_peak
+        return {"words_per_second": self.words / self.seconds, "peak_ratio": ratio}
 
 
 def sentence_contender(
@@ -304,18 +298,16 @@ def format_bench(bench: Bench) -> str:
     lines = [
         f"peak: {bench.peak_gflops:.0f} GFLOP/s, 32-bit product of {PEAK_SIZE}² matrices",
         f"kernels: {bench.kernels}; one thread",
-        f"\n{'training':36}  words/s  GFLOP/s  of peak  cost of a word",
+        f"\n{'training':36}  words/s  of peak  cost of a word",
     ]
     for name, row in bench.train.items():
-        lines.append(f"{name:36} {row['words_per_second']:8.0f} {row['gflops']:8.1f}")
+        lines.append(f"{name:36} {row['words_per_second']:8.0f}")
         lines[-1] += f" {100 * row['peak_ratio']:6.0f} % {row['cost']:14.2f}x"
-    lines += [f"operations: {bench.flops}", f"\n{'searching':36}  words/s  sentences/s"]
+    lines.append(f"\n{'searching':36}  words/s  sentences/s")
     first = next(iter(bench.decode.values()))["words_per_second"]
     for name, row in bench.decode.items():
-        lines.append(
-            f"{name:36} {row['words_per_second']:8.0f} {row['sentences_per_second']:12.1f}"
-        )
-        lines[-1] += f" {row['words_per_second'] / first:7.1f}x"
+        lines.append(f"{name:36} {row['words_per_second']:8.0f}")
+        lines[-1] += f" {row['sentences_per_second']:12.1f} {row['words_per_second'] / first:7.1f}x"
     lines.append(f"\n{'sentences in a document':36} ms per sentence")
     lines += [f"{size:<36,} {1e3 * s:15.1f}" for size, s in bench.document_length.items()]
     return "\n".join([*lines, f"\npeak memory: {bench.peak_rss_mb:,} MiB"])
