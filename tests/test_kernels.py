@@ -205,7 +205,7 @@ def test_compiled_steps_equal_the_decoders_loop_with_their_gradients(dropout: fl
         for tensor in given:
             tensor.requires_grad_()
         states, contexts, weights = recurrence.decode_steps(
-            inputs, decoder.step_weights(), decoder.step_by_step
+            inputs, decoder.step_layers(), decoder.step_by_step
         )
         (states.sin().sum() + contexts.cos().sum()).backward()
         gradients = [p.grad for p in (*given, *decoder.parameters()) if p.grad is not None]
@@ -224,7 +224,7 @@ def test_compiled_steps_leave_nothing_to_the_garbage_collector(dropout: float) -
     gc.disable()
     try:
         states, contexts, _ = recurrence.decode_steps(
-            inputs, decoder.step_weights(), decoder.step_by_step
+            inputs, decoder.step_layers(), decoder.step_by_step
         )
         (states.sum() + contexts.sum()).backward()
         del states, contexts

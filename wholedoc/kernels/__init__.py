@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dropout", "EightBitProduct", "ExactProduct", "GRUWeights", "Linear", "Packing", "Product",
-    "StepInputs", "StepWeights", "Steps", "bigru", "check_precision", "compact", "decode_steps",
+    "StepInputs", "StepLayers", "Steps", "bigru", "check_precision", "compact", "decode_steps",
     "describe", "doubled_exp", "dropout_mask", "in_threads", "keep_freed_memory",
     "mixed_precision", "one_thread", "output_loss", "pack", "restore", "round_weights", "use",
 ]  # fmt: skip

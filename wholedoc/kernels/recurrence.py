@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
@@ -228,19 +228,15 @@ class StepInputs:
     lower_dropout: Float[Tensor, "word hidden"] | None
 
 
-@dataclass(frozen=True)
-class StepWeights:
-    """The decoder's weights that a step uses, as they stand in its modules."""
+class StepLayers(NamedTuple):
+    """The decoder's layers that a step uses: query, score and context have no bias."""
 
-    query: Float[Tensor, "align both"]
-    score: Float[Tensor, "one align"]
-    context: Float[Tensor, "gates states"]
-    lower: Float[Tensor, "gates hidden"]
-    lower_bias: Float[Tensor, " gates"]
-    between: Float[Tensor, "gates hidden"]
-    between_bias: Float[Tensor, " gates"]
-    upper: Float[Tensor, "gates hidden"]
-    upper_bias: Float[Tensor, " gates"]
+    query: nn.Linear
+    score: nn.Linear
+    context: nn.Linear
+    lower: nn.Linear
+    between: nn.Linear
+    upper: nn.Linear
 
 
 Steps = tuple[
@@ -249,23 +245,24 @@ Steps = tuple[
 
 
 def decode_steps(
-    inputs: StepInputs, weights: StepWeights, reference: Callable[[StepInputs], Steps]
+    inputs: StepInputs, layers: StepLayers, reference: Callable[[StepInputs], Steps]
 ) -> Steps:
     """States s_j of the upper layer, contexts c_j and attention weights α_j of all steps.
 
     ``reference`` computes the same, step by step: the decoder's own loop, which holds the formulas.
     The compiled steps give α_j no gradient.
     """
-    library, w = library_for(inputs.words), weights
+    library = library_for(inputs.words)
     if library is None:
         return reference(inputs)
+    query, score, context, lower, between, upper = layers
     # The rows of 2 W_at that meet a layer's state stand above that layer's recurrent matrix.
-    to_lower, to_upper = (2 * w.query).chunk(2, dim=-1)
-    lower = torch.cat((to_lower, _new_first(w.lower)))
-    upper = torch.cat((to_upper, _new_first(w.upper)))
+    to_lower, to_upper = (2 * query.weight).chunk(2, dim=-1)
+    w_lower = torch.cat((to_lower, _new_first(lower.weight)))
+    w_upper = torch.cat((to_upper, _new_first(upper.weight)))
     result: Steps = _DecodeSteps.apply(  # type: ignore[no-untyped-call]
-        library, *vars(inputs).values(),
-        w.score[0], w.context, lower, w.lower_bias, w.between, w.between_bias, upper, w.upper_bias,
+        library, *vars(inputs).values(), score.weight[0], context.weight, w_lower, lower.bias,
+        between.weight, between.bias, w_upper, upper.bias,
     )  # fmt: skip
     return result
 

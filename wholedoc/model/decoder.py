@@ -15,8 +15,8 @@ from wholedoc.kernels import (
     Linear,
     Packing,
     StepInputs,
+    StepLayers,
     Steps,
-    StepWeights,
     decode_steps,
     pack,
 )
@@ -232,7 +232,7 @@ class Decoder(nn.Module):
             others = others and others.select(packing.order)
         inputs = self.step_inputs(words, packing.counts, state, attended)
         if others is None:
-            steps = decode_steps(inputs, self.step_weights(), self.step_by_step)
+            steps = decode_steps(inputs, self.step_layers(), self.step_by_step)
         else:  # only the plain loop lets the steps look at them
             steps = self.step_by_step(inputs, others)
         states, contexts, weights = steps
@@ -252,19 +252,11 @@ class Decoder(nn.Module):
         attended = (source.keys, source.values, source.mask)
         return StepInputs(words, counts, *attended, state.lower, state.upper, *dropout)
 
-    def step_weights(self) -> StepWeights:
-        """The weights of :meth:`step`."""
-        return StepWeights(
-            query=self.attention.query.weight,
-            score=self.attention.score.weight,
-            context=self.context.weight,
-            lower=self.lower.state.weight,
-            lower_bias=self.lower.state.bias,
-            between=self.between.weight,
-            between_bias=self.between.bias,
-            upper=self.upper.state.weight,
-            upper_bias=self.upper.state.bias,
-        )
+    def step_layers(self) -> StepLayers:
+        """The layers of :meth:`step`."""
+        query, score = self.attention.query, self.attention.score
+        lower, upper = self.lower.state, self.upper.state
+        return StepLayers(query, score, self.context, lower, self.between, upper)
 
     def step_by_step(self, inputs: StepInputs, others: Attended | None = None) -> Steps:
         """:meth:`step` for all words: upper states, contexts, attention weights.
