@@ -33,9 +33,14 @@ from wholedoc.progress import say
 from wholedoc.store.run import Run
 from wholedoc.store.shortlist import learn_shortlist
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import add_gradients, flush_denormals, peak_rss_mb
+from wholedoc.training.loop import (
+    add_gradients,
+    flush_denormals,
+    make_optimiser,
+    peak_rss_mb,
+    take_step,
+)
 from wholedoc.training.objective import DocumentSet
-from wholedoc.training.optimisation import make_optimiser, take_step
 from wholedoc.training.tasks import Sets, Stage, Task, document_task, translation_task
 
 FORMULA = (
