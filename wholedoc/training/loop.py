@@ -20,7 +20,7 @@ from torch import nn
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
 from wholedoc.files import name_file
-from wholedoc.kernels import describe, mixed_precision
+from wholedoc.kernels import describe
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.store.checkpoint import (
     Position,
@@ -76,14 +76,6 @@ def read_log(directory: Path) -> list[dict[str, float | str]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def add_gradients(
-    task: Task, update: Any, group: ProcessGroup, config: StageConfig
-) -> tuple[float, int]:
-    """What :meth:`Task.backward` does, in the precision that the stage asks for."""
-    with mixed_precision(config.precision == "mixed"):
-        return task.backward(update, group)
 
 
 def learning_rate(config: StageConfig, epochs: float, updates: int) -> float:
@@ -249,7 +241,7 @@ class _Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad()
-        nats, words = add_gradients(self.task, update, self.group, config)
+        nats, words = self.task.backward(update, self.group)
         self.group.sum_gradients(model.parameters())
         nats, total = self.group.sum([nats, words])
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
