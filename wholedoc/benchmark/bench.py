@@ -30,8 +30,8 @@ from wholedoc.kernels import ExactProduct, describe, use
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
+from wholedoc.store.lexicon import learn_shortlist
 from wholedoc.store.run import Run
-from wholedoc.store.shortlist import learn_shortlist
 from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.loop import (
     flush_denormals,
