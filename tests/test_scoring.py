@@ -136,7 +136,7 @@ def test_batches_and_chunks_change_nothing(fusion: str, monkeypatch: pytest.Monk
 def test_given_states_of_what_was_generated_are_those_of_the_search() -> None:
     base = make_system().base
     sentences = [sentence for document in DOCUMENTS for sentence in document]
-    config = scoring._GREEDY
+    config = scoring.GREEDY
     found = [
         search(Predictor(base), torch.tensor([s]), torch.tensor([len(s)]), config)[0][0]
         for s in sentences

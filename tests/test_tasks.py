@@ -20,7 +20,7 @@ from wholedoc.model.decoder import Decoded, Decoder
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import DocumentSet, document_loss, encode_with_recomputation
-from wholedoc.training.tasks import Sets, Stage, language_task
+from wholedoc.training.tasks import language_task
 
 SIZES = (20, 22)
 CONFIG = ModelConfig(hidden=3, embedding=4, alignment=2)
@@ -179,8 +179,7 @@ def test_a_language_model_predicts_every_word_and_the_end(
     model = LanguageModel(SIZES[0], CONFIG).double().eval()
     initialise(model, seed=3)
     sentences = np.arange(4)
-    stage = Stage("stage0", StageConfig(), 1)
-    task = language_task(stage, direction, model, Sets(corpus, corpus))
+    task = language_task(direction, model, (corpus, corpus), StageConfig(), 1)
     nats, counted = task.loss(corpus, sentences, 0.0)
     expected, words = 0.0, 0
     for t in sentences:

@@ -9,16 +9,16 @@ from torch import nn
 import wholedoc
 from wholedoc.errors import UserError
 from wholedoc.files import name_file, write_atomically
-from wholedoc.store.checkpoint import save_compact
+from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.lexicon import learn_shortlist, write_shortlist
 from wholedoc.store.model import load_model
 from wholedoc.store.run import Run, format_toml, language_stage
-from wholedoc.store.shortlist import learn_shortlist, write_shortlist
 
 
 def export_model(model: Path, out: Path, translations: int, frequent: int) -> None:
     """Write a model for serving: weights in 8 bits, vocabularies, configuration, shortlist.
 
-    For the last two arguments see :func:`wholedoc.store.shortlist.learn_shortlist`. ``out``
+    For the last two arguments see :func:`wholedoc.store.lexicon.learn_shortlist`. ``out``
     appears when it is complete.
     """
     run, unfinished = Run(model), out.with_name(f"{out.name}.part")
@@ -42,7 +42,7 @@ def export_model(model: Path, out: Path, translations: int, frequent: int) -> No
             made = Run(unfinished)
             for stage, found in models.items():
                 if found is not None:
-                    save_compact(made.stage(stage).best, found)
+                    save_weights(made.stage(stage).best, found, int8=True)
             write_shortlist(made.shortlist_file, shortlist)
             for file in (*run.vocabulary_files(), run.lexicon_file):
                 if file.exists():

@@ -30,13 +30,17 @@ from wholedoc.kernels import ExactProduct, describe, use
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
+from wholedoc.store.lexicon import learn_shortlist
 from wholedoc.store.run import Run
-from wholedoc.store.shortlist import learn_shortlist
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import add_gradients, flush_denormals, peak_rss_mb
+from wholedoc.training.loop import (
+    flush_denormals,
+    make_optimiser,
+    peak_rss_mb,
+    take_step,
+)
 from wholedoc.training.objective import DocumentSet
-from wholedoc.training.optimisation import make_optimiser, take_step
-from wholedoc.training.tasks import Sets, Stage, Task, document_task, translation_task
+from wholedoc.training.tasks import Task, document_task, translation_task
 
 PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the machine's peak
 WORDS = 1500  # target words of a turn of training; few, as a machine's speed changes all the time
@@ -199,7 +203,7 @@ class TrainingContender:
         start = time.process_time()
         self.optimiser.zero_grad()
         with use("torch") if self.by_torch else nullcontext():
-            add_gradients(self.task, update, ProcessGroup(), self.config)
+            self.task.backward(update, ProcessGroup())
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch.nn.utils.get_total_norm(gradients).item()
         take_step(self.optimiser, 1e-3)  # any rate: it is the time that counts
@@ -221,8 +225,8 @@ def sentence_contender(
     name = material.name + (", by PyTorch" if by_torch else "")
     name += ", in 32 bits" if stage1 != config.stage1 else ""
     model = material.model(config.model.without_context(), stage1.dropout)
-    sets = Sets(material.corpus, material.corpus)
-    task = translation_task(Stage("stage1", stage1, config.seed), model, sets)
+    corpora = material.corpus, material.corpus
+    task = translation_task(model, corpora, stage1, config.seed)
     return TrainingContender(name, task, model, stage1, material.corpus, by_torch)
 
 

@@ -10,7 +10,7 @@ from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.vocabulary import SPECIALS, WordVocabulary
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.store.checkpoint import load_known_weights
+from wholedoc.store.checkpoint import load_weights
 from wholedoc.store.run import Run
 
 PAPER_VOCABULARIES = (25_100, 21_000)  # of its French–English corpus
@@ -36,7 +36,7 @@ class Material:
         model = TranslationModel(config, *self.sizes, dropout, document_dropout)
         initialise(model, seed=1)
         if self.weights is not None:
-            load_known_weights(self.weights, model)
+            load_weights(self.weights, model, extend=True)
         return model
 
     def source(self, sentences: int) -> list[list[int]]:

@@ -7,7 +7,7 @@ averaged by attention, once for all steps.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -22,7 +22,7 @@ from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.shortlist import Shortlist
+from wholedoc.store.lexicon import Shortlist
 
 # The output layer is padded to a multiple of this: search looks at its words in blocks.
 BLOCK = 32
@@ -50,14 +50,13 @@ class Sentences:
 
     def select(self, rows: Int[Tensor, " row"]) -> "Sentences":
         """The given sentences."""
-        return Sentences(
-            self.keys.index_select(0, rows),
-            self.values.index_select(0, rows),
-            self.padding[rows],
-            None if self.logits is None else self.logits[rows],
-            None if self.others is None else self.others.select(rows),
-            self.output,
-            self.words,
+        return replace(
+            self,
+            keys=self.keys.index_select(0, rows),
+            values=self.values.index_select(0, rows),
+            padding=self.padding[rows],
+            logits=None if self.logits is None else self.logits[rows],
+            others=None if self.others is None else self.others.select(rows),
         )
 
 

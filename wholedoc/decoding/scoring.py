@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from wholedoc.config import ScoringMemory, SearchConfig
+from wholedoc.config import ScoringMemory
 from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.search import search
+from wholedoc.decoding.search import GREEDY, search
 from wholedoc.errors import UserError
 from wholedoc.kernels import one_thread
 from wholedoc.model.decoder import Decoded
@@ -25,8 +25,6 @@ from wholedoc.model.translation import TranslationModel
 _LOGITS_AT_ONCE = 4 * 2**20
 Result = TypeVar("Result")
 Documents = Sequence[Sequence[Sentence]]
-# How the cells of the target memory are made for training, whatever a model's search is set to.
-_GREEDY = SearchConfig(beam=1)
 
 
 class Candidate(NamedTuple):
@@ -117,10 +115,10 @@ def generated_states(
 
     def run(chosen: list[Sentence]) -> list[Tensor]:
         src, lengths = pad(chosen)
-        found = search(predictor, src.to(device), lengths.to(device), _GREEDY)
+        found = search(predictor, src.to(device), lengths.to(device), GREEDY)
         return [hypotheses[0].last_state for hypotheses in found]
 
-    batches = length_batches([len(s) for s in sentences], _GREEDY.batch_tokens)
+    batches = length_batches([len(s) for s in sentences], GREEDY.batch_tokens)
     return torch.stack(in_order(sentences, batches, run))
 
 

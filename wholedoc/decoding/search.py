@@ -19,6 +19,8 @@ from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
 from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
 
+# How dev sentences and the cells of the target memory are translated in training.
+GREEDY = SearchConfig(beam=1)
 # A batch is made smaller when this part of its sentences has ended: each time costs a copy.
 _ENDED_SHARE = 0.1
 

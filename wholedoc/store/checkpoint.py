@@ -54,27 +54,18 @@ class Position:
     """Whether the stage has ended."""
 
 
-def save_weights(path: Path, model: nn.Module) -> None:
-    """Write a model's parameters; shared ones once."""
-    _write(path, dict(model.named_parameters()))
+def save_weights(path: Path, model: nn.Module, *, int8: bool = False) -> None:
+    """Write a model's parameters, shared ones once; with ``int8`` its matrices in 8 bits."""
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
+    _write(path, compact(parameters) if int8 else parameters)
 
 
-def save_compact(path: Path, model: nn.Module) -> None:
-    """Write a model's parameters, matrices in 8 bits."""
-    _write(path, compact(dict(model.named_parameters())))
-
-
-def load_weights(path: Path, model: nn.Module) -> None:
-    """Read a model's parameters, in 8 bits or not; the file must fit the model exactly."""
-    tensors = restore(_read(path))
-    _put(tensors, dict(model.named_parameters()), path)
-
-
-def load_known_weights(path: Path, model: nn.Module) -> None:
-    """Read the parameters that a file has into a model that may have more."""
-    tensors = _read(path)
-    known = {name: value for name, value in model.named_parameters() if name in tensors}
-    _put(tensors, known, path)
+def load_weights(path: Path, model: nn.Module, *, extend: bool = False) -> None:
+    """Read a model's parameters, in 8 bits or not; to ``extend``, the model may have more."""
+    tensors, parameters = restore(_read(path)), dict(model.named_parameters())
+    if extend:
+        parameters = {name: value for name, value in parameters.items() if name in tensors}
+    _put(tensors, parameters, path)
 
 
 def save_checkpoint(

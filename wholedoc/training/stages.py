@@ -27,7 +27,7 @@ from wholedoc.kernels import check_precision, one_thread
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
-from wholedoc.store.checkpoint import load_known_weights
+from wholedoc.store.checkpoint import load_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
 from wholedoc.store.model import choose_device, load_sentence_vectors
 from wholedoc.store.run import Run, digest_files, language_stage
@@ -37,9 +37,8 @@ from wholedoc.training.loop import RunLog, flush_denormals, train_stage
 from wholedoc.training.objective import DocumentSet, Rows
 from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
+    Corpora,
     Sampler,
-    Sets,
-    Stage,
     Task,
     document_task,
     language_task,
@@ -65,7 +64,8 @@ def train(config: Config, directory: Path) -> Run:
             prepare_data(config, run)
         group.barrier()
         stack.enter_context(flush_denormals())
-        _Training(config, run, device, group, Reuse(config, run)).run_stages()
+        vocabularies = run.load_vocabularies()
+        _Training(config, run, device, group, Reuse(config, run), *vocabularies).run_stages()
         group.barrier()
     return run
 
@@ -79,19 +79,21 @@ class _Training:
     device: torch.device
     group: ProcessGroup
     reuse: Reuse
+    src: Vocabulary
+    trg: Vocabulary
 
     def run_stages(self) -> None:
         """All stages that the configuration needs."""
-        sets = Sets(self.run.load_corpus("train"), self.run.load_corpus("dev"))
-        sentences = Sets(self.run.load_corpus(sentence_set(self.config)), sets.dev)
-        sentence_model = self._train_sentence_model(sentences)
+        corpora = self.run.load_corpus("train"), self.run.load_corpus("dev")
+        sentences = self.run.load_corpus(sentence_set(self.config))
+        sentence_model = self._train_sentence_model((sentences, corpora[1]))
         self._learn_lexicon()
         if not self.config.model.reads_document:
             return
         if self.config.model.reads_source:
             for direction in DIRECTIONS:
-                self._train_language_model(direction, sets)
-        self._train_document_model(sets, sentence_model)
+                self._train_language_model(direction, corpora)
+        self._train_document_model(corpora, sentence_model)
 
     def _train(self, task: Task) -> None:
         log = RunLog(self.run.directory, self.config.tensorboard and self.group.leads)
@@ -102,64 +104,59 @@ class _Training:
         self.group.barrier()
         train_stage(task, stage, self.config.seed, files, log, self.group)
 
-    def _train_sentence_model(self, sets: Sets) -> TranslationModel:
+    def _train_sentence_model(self, corpora: Corpora) -> TranslationModel:
         """Stage 1: the model without its memories; gives the best one."""
-        src, trg = self.run.load_vocabularies()
-        stage = Stage("stage1", self.config.stage1, self.config.seed)
-        model = TranslationModel(
-            self.config.model.without_context(), len(src), len(trg), stage.config.dropout
-        )
-        initialise(model, self.config.seed)
-        task = translation_task(stage, model.to(self.device), sets, self._sampler(src, trg))
-        self._train(task)
+        config, stage = self.config, self.config.stage1
+        sizes = len(self.src), len(self.trg)
+        model = TranslationModel(config.model.without_context(), *sizes, stage.dropout)
+        initialise(model, config.seed)
+        model.to(self.device)
+        self._train(translation_task(model, corpora, stage, config.seed, self._sampler()))
         return model
 
     def _learn_lexicon(self) -> None:
         run, config = self.run, self.config
         if not self.group.leads or config.vocabulary.kind != "word" or run.lexicon_file.exists():
             return
-        lexicon = learn_lexicon(open_corpus(config, "train"), *run.load_vocabularies())
+        lexicon = learn_lexicon(open_corpus(config, "train"), self.src, self.trg)
         write_lexicon(run.lexicon_file, lexicon)
 
-    def _train_language_model(self, direction: str, sets: Sets) -> None:
+    def _train_language_model(self, direction: str, corpora: Corpora) -> None:
         """Stage 0, one direction."""
-        src, _ = self.run.load_vocabularies()
-        stage = Stage(language_stage(direction), self.config.stage0, self.config.seed)
-        model = LanguageModel(len(src), self.config.model, stage.config.dropout)
-        initialise(model, self.config.seed)
-        self._train(language_task(stage, direction, model.to(self.device), sets))
+        config, stage = self.config, self.config.stage0
+        model = LanguageModel(len(self.src), config.model, stage.dropout)
+        initialise(model, config.seed)
+        self._train(language_task(direction, model.to(self.device), corpora, stage, config.seed))
 
-    def _train_document_model(self, sets: Sets, base: TranslationModel) -> None:
+    def _train_document_model(self, corpora: Corpora, base: TranslationModel) -> None:
         """Stage 2, from the weights of stage 1; what is new is random, or adds nothing yet."""
         config = self.config
-        src, trg = self.run.load_vocabularies()
         train, dev = (
             DocumentSet(corpus, self._vectors(name, corpus), self._states(name, corpus, base))
-            for name, corpus in (("train", sets.train), ("dev", sets.dev))
+            for name, corpus in zip(("train", "dev"), corpora, strict=True)
         )
         dropout = config.stage2.dropout, config.stage2.document_dropout
-        model = TranslationModel(config.model, len(src), len(trg), *dropout)
+        model = TranslationModel(config.model, len(self.src), len(self.trg), *dropout)
         initialise(model, config.seed)
-        load_known_weights(self.run.stage("stage1").best, model)
+        load_weights(self.run.stage("stage1").best, model, extend=True)
         if config.stage2.start == "zero" and model.decoder.fusion is not None:
             for matrix in model.decoder.fusion.entrances():
                 nn.init.zeros_(matrix.weight)
         if model.source_memory is not None and train.vectors is not None:
             model.source_memory.standardise(_moments(train.vectors))
         model.to(self.device)
-        sampler = self._sampler(src, trg)
+        sampler = self._sampler()
         self._train(document_task(model, train, dev, config.stage2, config.seed, sampler))
 
-    def _sampler(self, src: Vocabulary, trg: Vocabulary) -> Sampler | None:
+    def _sampler(self) -> Sampler | None:
         """What translates dev sentences after each epoch, where that is asked for."""
-        return Sampler(src, trg, self.config.samples) if self.config.samples else None
+        return Sampler(self.src, self.trg, self.config.samples) if self.config.samples else None
 
     def _vectors(self, name: str, corpus: EncodedCorpus) -> Rows | None:
         """The sentence vectors of a corpus by the language models of stage 0, if they are read."""
         if not self.config.model.reads_source:
             return None
-        src, _ = self.run.load_vocabularies()
-        vectors = load_sentence_vectors(self.run, self.config, len(src)).to(self.device)
+        vectors = load_sentence_vectors(self.run, self.config, len(self.src)).to(self.device)
         rows = (vectors([corpus.src(t).tolist() for t in part]) for part in _parts(corpus))
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
         return self._cached(f"{name}.vectors", digest_files(*files), vectors.width, rows)

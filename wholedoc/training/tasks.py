@@ -9,15 +9,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from wholedoc.config import DocumentStageConfig, SearchConfig, StageConfig
+from wholedoc.config import DocumentStageConfig, StageConfig
 from wholedoc.corpus.batches import DocumentBatches, Indices, SentenceBatches, make_batch, pad
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.decoding.predictor import Predictor
-from wholedoc.decoding.search import search
+from wholedoc.decoding.search import GREEDY, search
+from wholedoc.kernels import mixed_precision
 from wholedoc.model.language import DIRECTIONS, LanguageModel
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
+from wholedoc.store.run import language_stage
 from wholedoc.training.distribution import ProcessGroup
 from wholedoc.training.objective import (
     DocumentSet,
@@ -28,31 +30,13 @@ from wholedoc.training.objective import (
     word_loss,
 )
 
-# How dev sentences are translated after an epoch: for the eye only, training does not depend on it.
-_GREEDY = SearchConfig(beam=1)
-
 BatchLoss = Callable[[Any, Any, float], tuple[float, int]]
 """−Σ log P of the words of a batch of a set, with a label smoothing, and their number.
 
 Where gradients are enabled, the backward pass is made too.
 """
-
-
-@dataclass(frozen=True)
-class Sets:
-    """The corpora of a stage."""
-
-    train: EncodedCorpus
-    dev: EncodedCorpus
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage and its settings."""
-
-    name: str
-    config: StageConfig
-    seed: int
+Corpora = tuple[EncodedCorpus, EncodedCorpus]
+"""The training set and the dev set."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +74,7 @@ class Sampler:
         model.eval()
         device = next(model.parameters()).device
         src, lengths = pad([corpus.src(t) for t in sentences])
-        found = search(Predictor(model), src.to(device), lengths.to(device), _GREEDY, 1, readings)
+        found = search(Predictor(model), src.to(device), lengths.to(device), GREEDY, 1, readings)
         translations = [self.trg_vocabulary.decode(best[0].tokens) for best in found]
         references = [self.trg_vocabulary.decode(corpus.trg(t)[:-1].tolist()) for t in sentences]
         shown = min(1, len(sentences) - 1)
@@ -111,18 +95,19 @@ class Task:
 
     def __init__(
         self,
-        stage: Stage,
+        name: str,
+        config: StageConfig,
         model: nn.Module,
         loss: BatchLoss,
         sets: tuple[Any, Any],
         batches: tuple[SentenceBatches, SentenceBatches] | tuple[DocumentBatches, DocumentBatches],
         sample: Callable[[], DevSample] | None = None,
     ) -> None:
-        self.name = stage.name
+        self.name = name
         self.model = model
         self.loss = loss
         self.train, self.dev = sets
-        self.label_smoothing = stage.config.label_smoothing
+        self.config = config
         self.batches = batches[0]
         self.dev_batches: Sequence[Any] = batches[1].epoch(1)
         self.sample = sample
@@ -133,12 +118,14 @@ class Task:
         return self.batches.epoch(epoch)
 
     def backward(self, update: Any, group: ProcessGroup) -> tuple[float, int]:
-        """Forward and backward pass of this process's share of an update.
+        """Forward and backward pass of this process's share, in the precision of the stage.
 
         Adds to the gradients of the model; returns −Σ log P of the words, and their number.
         """
         share = group.share(update)
-        return self.loss(self.train, share, self.label_smoothing) if len(share) else (0.0, 0)
+        with mixed_precision(self.config.precision == "mixed"):
+            smoothing = self.config.label_smoothing
+            return self.loss(self.train, share, smoothing) if len(share) else (0.0, 0)
 
     @torch.inference_mode()
     def dev_perplexity(self, group: ProcessGroup) -> float:
@@ -153,10 +140,12 @@ class Task:
 
 
 def _sentence_task(
-    stage: Stage,
+    name: str,
+    config: StageConfig,
+    seed: int,
     model: nn.Module,
     loss: Callable[[EncodedCorpus, Indices, float], Loss],
-    sets: Sets,
+    corpora: Corpora,
     sample: Callable[[], DevSample] | None = None,
 ) -> Task:
     """A stage whose updates are batches of sentences drawn across documents."""
@@ -167,13 +156,16 @@ def _sentence_task(
             found.smoothed.backward()  # type: ignore[no-untyped-call]
         return found.nats, found.words
 
-    corpora, tokens = (sets.train, sets.dev), stage.config.batch_tokens
-    train, dev = (SentenceBatches(corpus, tokens, stage.seed) for corpus in corpora)
-    return Task(stage, model, minimise, corpora, (train, dev), sample)
+    train, dev = (SentenceBatches(corpus, config.batch_tokens, seed) for corpus in corpora)
+    return Task(name, config, model, minimise, corpora, (train, dev), sample)
 
 
 def translation_task(
-    stage: Stage, model: TranslationModel, sets: Sets, sampler: Sampler | None = None
+    model: TranslationModel,
+    corpora: Corpora,
+    config: StageConfig,
+    seed: int,
+    sampler: Sampler | None = None,
 ) -> Task:
     """Stage 1: translate sentences by themselves."""
     device = next(model.parameters()).device
@@ -183,13 +175,15 @@ def translation_task(
 
     sample = None
     if sampler is not None:
-        step = max(1, len(sets.dev) // sampler.count)
-        some = range(0, len(sets.dev), step)[: sampler.count]
-        sample = partial(sampler.sample, model, sets.dev, some)
-    return _sentence_task(stage, model, loss, sets, sample)
+        _, dev = corpora
+        some = range(0, len(dev), max(1, len(dev) // sampler.count))[: sampler.count]
+        sample = partial(sampler.sample, model, dev, some)
+    return _sentence_task("stage1", config, seed, model, loss, corpora, sample)
 
 
-def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets) -> Task:
+def language_task(
+    direction: str, model: LanguageModel, corpora: Corpora, config: StageConfig, seed: int
+) -> Task:
     """Stage 0: predict each word of source sentences, read in one direction."""
     device = next(model.parameters()).device
     read = DIRECTIONS[direction]
@@ -203,7 +197,7 @@ def language_task(stage: Stage, direction: str, model: LanguageModel, sets: Sets
         states = model(words.to(device))[mask.to(device)]
         return word_loss(model.output, states, following[mask].to(device), smoothing)
 
-    return _sentence_task(stage, model, loss, sets)
+    return _sentence_task(language_stage(direction), config, seed, model, loss, corpora)
 
 
 def document_task(
@@ -240,4 +234,4 @@ def document_task(
         DocumentBatches(dev.corpus, config.batch_tokens, seed),
     )
     sampling = None if sampler is None else partial(sample, sampler)
-    return Task(Stage("stage2", config, seed), model, loss, (train, dev), batches, sampling)
+    return Task("stage2", config, model, loss, (train, dev), batches, sampling)
