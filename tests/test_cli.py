@@ -519,6 +519,12 @@ def test_evaluate_without_documents(outputs: list[str], cli: Cli) -> None:
     assert p_values["sentence"] < 0.05
 
 
+def test_evaluate_refuses_too_many_trials_at_once(outputs: list[str], cli: Cli) -> None:
+    done = cli(*outputs, "--trials", "100000000")
+    assert done.code == 2
+    assert "less than or equal to 100000" in done.errors
+
+
 def test_evaluate_for_people(outputs: list[str], cli: Cli) -> None:
     done = cli(*outputs, "--doc", "doc")
     assert done.code == 0

@@ -25,7 +25,7 @@ from wholedoc.decoding.translator import TranslatedDocument, Translator
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.rendering.charts import draw_heat_map
-from wholedoc.rendering.page import make_page, make_table
+from wholedoc.rendering.tables import make_page, make_table
 from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run, language_stage

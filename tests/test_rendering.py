@@ -7,23 +7,20 @@ from itertools import product
 import pytest
 
 from wholedoc.rendering.charts import Chart, Series
-from wholedoc.rendering.page import make_page, make_table, read_asset
 from wholedoc.rendering.tables import (
     Cell,
     Row,
     Table,
-    format_csv,
-    format_html,
-    format_latex,
-    format_markdown,
-    format_text,
+    make_page,
+    make_table,
     mark_best,
+    read_asset,
 )
 
 TABLE = Table(
     "Table 2",
     "Scores",
-    (("", "BLEU"), ("kept", "a|b"), ("kept", "terms_x")),
+    {"": ["BLEU"], "kept": ["a|b", "terms_x"]},
     (
         Row("S-NMT", (Cell("1.50", 1.5), Cell("–"), Cell("30.0 ± 1", 30.04))),
         Row("<both> & 5 %", (Cell("2.25†", 2.25, best=True), Cell("12", 12), Cell("x<y"))),
@@ -33,7 +30,7 @@ TABLE = Table(
 
 
 def test_text_holds_every_cell_in_columns() -> None:
-    assert format_text(TABLE, 80).split("\n") == [
+    assert TABLE.to_text(80).split("\n") == [
         "                     kept      kept",
         "               BLEU   a|b   terms_x",
         "S-NMT          1.50     –  30.0 ± 1",
@@ -45,7 +42,7 @@ def test_text_holds_every_cell_in_columns() -> None:
 
 @pytest.mark.parametrize("width", [1, 24, 30])
 def test_what_does_not_fit_follows_below(width: int) -> None:
-    text = format_text(TABLE, width)
+    text = TABLE.to_text(width)
     assert text.count("control") == {1: 3, 24: 3, 30: 2}[width]
     for row in TABLE.rows:
         assert all(cell.text in text for cell in row.cells)
@@ -54,25 +51,25 @@ def test_what_does_not_fit_follows_below(width: int) -> None:
 
 
 def test_markdown_latex_and_html_escape_what_they_must() -> None:
-    assert format_markdown(TABLE).split("\n")[:4] == [
+    assert TABLE.to_markdown().split("\n")[:4] == [
         "|  | BLEU | kept a\\|b | kept terms_x |",
         "| --- | ---: | ---: | ---: |",
         "| S-NMT | 1.50 | – | 30.0 ± 1 |",
         "| <both> & 5 % | **2.25†** | 12 | x<y |",
     ]
-    latex = format_latex(TABLE).split("\n")
+    latex = TABLE.to_latex().split("\n")
     assert latex[2] == r" & BLEU & kept a|b & kept terms\_x \\"
     assert latex[4] == r"S-NMT & 1.50 & -- & 30.0 $\pm$ 1 \\"
     assert latex[5] == r"$<$both$>$ \& 5 \% & \textbf{2.25†} & 12 & x$<$y \\"
     assert latex[6:8] == [r"\midrule", r"control & 1 & 2 & 3 \\"]  # a rule between blocks
-    html = format_html(TABLE)
+    html = TABLE.to_html()
     assert "<th>&lt;both&gt; &amp; 5 %</th><td><b>2.25†</b></td>" in html
     assert '<th colspan="2">kept</th>' in html
     assert html.count("<tbody>") == 2
 
 
 def test_csv_holds_unrounded_numbers() -> None:
-    rows = list(csv.reader(format_csv(TABLE).split("\n")[:-1]))
+    rows = list(csv.reader(TABLE.to_csv().split("\n")[:-1]))
     assert rows[0] == ["", "BLEU", "kept a|b", "kept terms_x"]
     assert rows[1] == ["S-NMT", "1.5", "–", "30.04"]
     assert rows[2] == ["<both> & 5 %", "2.25", "12", "x<y"]
@@ -87,13 +84,13 @@ def test_the_best_of_a_column_is_marked_unless_all_are_equal() -> None:
 
 def test_a_chart_is_a_table_too() -> None:
     lines = (Series("one", ((0.0, 1.0), (2.0, 3.0))), Series("two", ((2.0, 4.5),)))
-    found = Chart("lines", "Loss", "epoch", "nats", lines).to_table()
+    found = Chart("Loss", "epoch", "nats", lines).to_table()
     assert found.headings == ["epoch 0", "epoch 2"]
     assert [[cell.text for cell in row.cells] for row in found.rows] == [
         ["1.00", "3.00"],
         ["–", "4.50"],
     ]
-    bars = Chart("bars", "", "", "BLEU", lines[:1], ("small", "b", "large")).to_table()
+    bars = Chart("", "", "BLEU", lines[:1], ("small", "b", "large")).to_table()
     assert bars.headings == ["small", "large"]
 
 
@@ -142,5 +139,5 @@ def test_links_and_controls_follow_the_theme() -> None:
 
 def test_wide_tables_scroll() -> None:
     assert ".wide { overflow-x: auto; }" in STYLES["page"]
-    page = make_page("x", make_table(["a"], [["b"]]) + format_html(TABLE))
+    page = make_page("x", make_table(["a"], [["b"]]) + TABLE.to_html())
     assert len(re.findall(r'<div class="wide"><table', page)) == page.count("<table") == 2

@@ -25,7 +25,7 @@ from wholedoc.files import write_atomically
 from wholedoc.metrics.phenomena import Phenomena, measure, read_key
 from wholedoc.metrics.scores import Score, corpus_bleu
 from wholedoc.progress import say
-from wholedoc.rendering.page import escape, make_page, make_table
+from wholedoc.rendering.tables import escape, make_page, make_table
 from wholedoc.synthetic import SynthConfig, write_synth
 from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem
 from wholedoc.synthetic.language import build_language

@@ -14,7 +14,7 @@ from wholedoc.corpus.readers import SourceDocument
 from wholedoc.decoding.translator import TranslatedDocument
 from wholedoc.files import write_atomically
 from wholedoc.rendering.charts import draw_heat_map
-from wholedoc.rendering.page import escape, make_page, make_table
+from wholedoc.rendering.tables import escape, make_page, make_table
 
 _LISTED = 25  # sentences that are named of those one sentence read; the rest is summed up
 _FOREMOST = 3  # of them, those that are named in the table

@@ -40,9 +40,7 @@ def evaluate(
     ] = "",
     lang: Annotated[str, Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
     src_lang: Annotated[str, Option(help="Source language: lemmas, pronouns.")] = "",
-    trials: Annotated[
-        int, Option(help="Draws of each paired test, at most 100,000.", min=1)
-    ] = 10_000,
+    trials: Annotated[int, Option(help="Draws of each paired test.", min=1, max=100_000)] = 10_000,
     seed: Annotated[int, Option(help="Fixes the draws.", min=0)] = 1,
     without: Annotated[
         list[str] | None,

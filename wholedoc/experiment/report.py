@@ -16,11 +16,10 @@ from torch import Tensor
 from wholedoc.experiment import tables
 from wholedoc.experiment.grid import BASELINE, Job, SystemName
 from wholedoc.experiment.results import Results, RunResults
-from wholedoc.experiment.tables import FUSIONS, LABELS, CellMaker
+from wholedoc.experiment.tables import FUSIONS, LABELS, CellMaker, read_printed
 from wholedoc.files import write_atomically
 from wholedoc.rendering.charts import Figure, draw_heat_map
-from wholedoc.rendering.page import escape, make_page
-from wholedoc.rendering.tables import Cell, Row, Table, join_parts
+from wholedoc.rendering.tables import Cell, Row, Table, escape, join_parts, make_page
 
 _PIECE = re.compile(r"\w+|\W+")
 
@@ -81,8 +80,8 @@ class Example:
         """The translations as a table."""
         texts = {"Source": self.src, "Target": self.trg}
         texts |= {LABELS[system]: text for system, text in self.translations.items()}
-        rows = tuple(Row(name, (Cell(text),)) for name, text in texts.items())
-        return join_parts([self.choice, Table("", "", (("", ""),), rows).to_markdown()])
+        rows = [Row(name, (Cell(text),)) for name, text in texts.items()]
+        return join_parts([self.choice, Table("", "", {"": [""]}, rows).to_markdown()])
 
 
 def _marked(text: str, reference: str, everywhere: Set[str]) -> str:
@@ -108,7 +107,8 @@ class Examples:
     chosen: tuple[Example, ...]
     name: str = "Table 7"
     title: str = "Examples"
-    note: str = (
+    note: str = ""
+    rule: str = (
         "Chosen by rule, not by hand as in the paper: of all sentences of the test set, the one "
         "whose chrF rises most from S-NMT to the system with both memories, and the one whose chrF "
         "falls most."
@@ -116,7 +116,7 @@ class Examples:
 
     def to_html(self) -> str:
         """Each sentence with its translations and the weights of its document."""
-        note = f'<p class="note">{escape(self.note)}</p>'
+        note = f'<p class="note">{escape(self.rule)}</p>'
         if not self.chosen:
             return f"{note}<p>No translation differs.</p>"
         return (
@@ -129,7 +129,7 @@ class Examples:
 
     def to_markdown(self) -> str:
         """Each sentence with its translations."""
-        return join_parts([self.note, *(example.to_markdown() for example in self.chosen)])
+        return join_parts([self.rule, *(example.to_markdown() for example in self.chosen)])
 
 
 Block = Table | Figure | Examples
@@ -288,7 +288,10 @@ def format_markdown(report: Report) -> str:
     if report.failed:
         parts += ["## Failed runs", _bullets(report.failed)]
     for block in report.blocks:
-        parts += [f"## {block.name}: {block.title}", block.to_markdown()]
+        parts += [f"## {block.name}: {block.title}", block.to_markdown(), block.note]
+        for table in read_printed().get(block.name, ()):
+            caption = f" ({table.title})" if table.title else ""
+            parts += [f"The paper's numbers{caption}:", table.to_markdown()]
     parts += ["## Signatures", _bullets(report.signatures)]
     if report.missing:
         parts += ["## Missing measures", _bullets(report.missing)]
@@ -306,7 +309,8 @@ def format_html(report: Report) -> str:
         anchor = block.name.lower().replace(" ", "-")
         heading = escape(f"{block.name}: {block.title}")
         contents += f'<li><a href="#{anchor}">{heading}</a></li>'
-        sections += f'<section id="{anchor}"><h2>{heading}</h2>{block.to_html()}</section>'
+        sections += f'<section id="{anchor}"><h2>{heading}</h2>{block.to_html()}'
+        sections += f"{_html_note(block)}</section>"
     if report.failed:
         failed = f'<div class="failed"><h2>Failed runs</h2>{_html_facts(report.failed)}</div>'
     missing = {name: f"missing: {reason}" for name, reason in report.missing.items()}
@@ -317,6 +321,15 @@ def format_html(report: Report) -> str:
         f"above.</p>{_html_facts(report.signatures | missing)}</section>"
     )
     return make_page(report.title, body, style="experiment.css")
+
+
+def _html_note(block: Block) -> str:
+    """What stands below a table or a figure: its note, and the paper's numbers behind a fold."""
+    shown = f'<p class="note">{escape(block.note)}</p>' if block.note else ""
+    printed = read_printed().get(block.name, ())
+    tables = "".join(f"<p>{escape(table.title)}</p>{table.to_html()}" for table in printed)
+    fold = f"<details><summary>The paper’s numbers</summary>{tables}</details>"
+    return shown + (fold if tables else "")
 
 
 def _html_facts(facts: dict[str, str]) -> str:

@@ -1,7 +1,7 @@
 """The tables and figures of an experiment: those of the paper, then those that it lacks."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from math import fsum
 from pathlib import Path
@@ -20,7 +20,7 @@ from wholedoc.metrics.scores import METRICS, EvaluationSet, Unit, corpus_bleu
 from wholedoc.metrics.significance import TestName
 from wholedoc.metrics.words import Splitter
 from wholedoc.rendering.charts import Chart, Figure, Series
-from wholedoc.rendering.tables import Cell, Row, Table, mark_best
+from wholedoc.rendering.tables import Cell, Row, Table, mark_best, number_cell
 from wholedoc.synthetic.bounds import INFORMATION, KINDS
 
 MEMORIES = ("src", "trg", "both")
@@ -43,11 +43,10 @@ LABELS: dict[SystemName, str] = {
 }
 COLOURS = dict(zip(SYSTEMS, (0, 1, 2, 3, 1, 2, 3, 4, 5, 6, 7), strict=True))
 """The same system has the same colour in all charts, a memory the same with either fusion."""
-NONE = Cell("–")
 SPREAD = "± standard deviation over the seeds"
 LOCAL: tuple[SystemName, ...] = ("jean2017", "wang2017", "prevtrg")
 BLEU_METEOR = {"BLEU": "bleu", "METEOR": "meteor"}
-Names = Iterable[str]
+Names = Collection[str]
 Marks = Sequence[tuple[str, SystemName]]
 """Marks of what is significantly better than a system."""
 MakeCells = Callable[[Sequence[RunResults]], Iterable[Cell]]
@@ -148,7 +147,7 @@ class CellMaker:
         rows = []
         for system in systems:
             runs = self.results.of(system)
-            absent = (Cell(self.absence(system)), *(NONE,) * (columns - 1))
+            absent = (Cell(self.absence(system)), *(number_cell(None),) * (columns - 1))
             rows.append(Row(LABELS[system], tuple(cells(runs)) if runs else absent))
         return rows
 
@@ -162,21 +161,10 @@ def read_printed() -> dict[str, tuple[Table, ...]]:
         heading, *lines = section.split("\n")
         name, _, caption = heading.partition(": ")
         head, _, *body = [line.strip("|").split("|") for line in lines if line]
-        columns = tuple(("", column.strip()) for column in head[1:])
+        columns = [column.strip() for column in head[1:]]
         rows = [Row(label.strip(), tuple(Cell(n.strip()) for n in cells)) for label, *cells in body]
-        printed[name] = (*printed.get(name, ()), Table("", caption, columns, tuple(rows)))
+        printed[name] = (*printed.get(name, ()), Table("", caption, {"": columns}, rows))
     return printed
-
-
-def _table(name: str, title: str, groups: dict[str, Names], rows: list[Row], note: str) -> Table:
-    """A table with the names of its columns by group, and the paper's numbers if it is there."""
-    columns = tuple((group, column) for group, names in groups.items() for column in names)
-    return Table(name, title, columns, tuple(rows), note, read_printed().get(name, ()))
-
-
-def _cell(value: float | None, form: str = ",.1f") -> Cell:
-    """A number, as the format shows it."""
-    return NONE if value is None else Cell(format(value, form), value)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -209,17 +197,17 @@ def corpora_table(make: CellMaker) -> Table:
         found = measure_corpus(corpus, filters.get(name))
         known = figures if name == "train" else []
         cells = (
-            _cell(found.documents, ","),
-            _cell(found.sentences, ","),
-            _cell(found.sentences_per_document, ".1f"),
-            _cell(found.src_words, ","),
-            _cell(found.trg_words, ","),
-            _cell(known[0].src_vocabulary if known else None, ","),
-            _cell(known[0].trg_vocabulary if known else None, ","),
+            number_cell(found.documents, ","),
+            number_cell(found.sentences, ","),
+            number_cell(found.sentences_per_document, ".1f"),
+            number_cell(found.src_words, ","),
+            number_cell(found.trg_words, ","),
+            number_cell(known[0].src_vocabulary if known else None, ","),
+            number_cell(known[0].trg_vocabulary if known else None, ","),
         )
         rows.append(Row(name, cells))
     names = ("documents", "sentences", "doc len", "src words", "trg words")
-    return _table(
+    return Table(
         "Table 1",
         "The corpora",
         {"": names, "vocabulary": ("src", "trg")},
@@ -243,7 +231,7 @@ def main_table(make: CellMaker) -> Table:
     for memory in MEMORIES if make.config.shuffled else ():
         names = [f"{fused[memory]} shuffled" for fused in FUSIONS.values()]
         rows.append(make.scored(f"+{memory}, shuffled", names, metrics, block=1))
-    return _table(
+    return Table(
         "Table 2",
         "The sentence model and the memories",
         dict.fromkeys(FUSIONS, BLEU_METEOR),
@@ -264,13 +252,13 @@ def parameter_table(make: CellMaker) -> Table:
         runs = make.results.of(system)
         if not runs:
             return Cell(make.absence(system))
-        return _cell(runs[0].figures.parameters / unit, ".1f")
+        return number_cell(runs[0].figures.parameters / unit, ".1f")
 
     rows = [Row("S-NMT", (cell(BASELINE),) * 2)]
     for memory, label in zip(MEMORIES, ("+src mem", "+trg mem", "+both mems"), strict=True):
         rows.append(Row(label, tuple(cell(fused[memory]) for fused in FUSIONS.values())))
-    rows += [Row(LABELS[system], (cell(system), NONE), 1) for system in LOCAL]
-    return _table(
+    rows += [Row(LABELS[system], (cell(system), number_cell(None)), 1) for system in LOCAL]
+    return Table(
         "Table 3",
         f"Parameters, in {'thousands' if small else 'millions'}",
         {"": FUSIONS},
@@ -300,7 +288,7 @@ def local_context_tables(make: CellMaker) -> list[Table]:
         make.scored("+trg mem", ["trg-context"], metrics, _OVER_BASELINE),
     ]
     return [
-        _table(
+        Table(
             "Table 4",
             "Memory-to-Context and the local baselines",
             {"": BLEU_METEOR},
@@ -308,14 +296,14 @@ def local_context_tables(make: CellMaker) -> list[Table]:
             f"Mean {SPREAD}. Bold: the best; significantly better than † S-NMT only, ♠ S-NMT and "
             "Jean et al., ♣ S-NMT and Wang et al., ♦ all three.",
         ),
-        _table(
+        Table(
             "Table 5",
             "Unigram BLEU of the same systems",
             {"": ("BLEU-1",)},
             beside_local(("bleu1",)),
             f"Mean {SPREAD}. Bold: the best.",
         ),
-        _table(
+        Table(
             "Table 6",
             "Target context: the translation just before, or all of them",
             {"": BLEU_METEOR},
@@ -338,7 +326,7 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
             points = tuple((float(n), m.mean) for n, m in enumerate(found) if m is not None)
             bars.append(Series(label, points, COLOURS[system]))
         names = ("smaller corpus", "larger corpus")
-        charts.append(Chart("bars", title, "", metric.upper(), tuple(bars), names))
+        charts.append(Chart(title, "", metric.upper(), tuple(bars), names))
     return Figure(
         "Figure 3",
         "The sentence model trained on more sentence pairs",
@@ -346,7 +334,6 @@ def larger_corpus_figure(make: CellMaker) -> Figure:
         "Stage 1 is trained on a smaller and on a larger corpus, stage 2 on the same documents."
         if charts
         else "This experiment has no larger corpus: name one in its section [larger].",
-        read_printed()["Figure 3"],
     )
 
 
@@ -359,14 +346,14 @@ def artificial_table(make: CellMaker) -> Table:
 
     def cells(runs: Sequence[RunResults]) -> list[Cell]:
         found = [measure(items, run.translations).kinds for run in runs]
-        return [_cell(_mean(100 * kinds[kind].accuracy for kinds in found)) for kind in KINDS]
+        return [number_cell(_mean(100 * kinds[kind].accuracy for kinds in found)) for kind in KINDS]
 
     rows = mark_best(make.rows(make.config.systems, len(KINDS), cells), range(len(KINDS)))
     best = measure(items, make.results.references).kinds
     for information in INFORMATION:
-        bounds = tuple(_cell(100 * best[kind].best[information].accuracy) for kind in KINDS)
+        bounds = tuple(number_cell(100 * best[kind].best[information].accuracy) for kind in KINDS)
         rows.append(Row(f"best from {_INFORMATION[information]}", bounds, 1))
-    return _table(
+    return Table(
         "Words that need their document",
         "Share translated right, %",
         {"": ("pronouns", "topic words", "names")},
@@ -392,7 +379,7 @@ def discourse_table(make: CellMaker) -> Table:
         counts = ([e.corrected for e in errors], [e.new for e in errors])
         shares = [[100 * c.rate for c in found if c.rate is not None] for found in counts]
         measured = make.scored("", [runs[0].job.system], metrics, _OVER_BASELINE).cells
-        return [*measured, *(_cell(_mean(found)) for found in shares)]
+        return [*measured, *(number_cell(_mean(found)) for found in shares)]
 
     columns: dict[str, Names] = {
         "consistency": ("of source words", "÷ reference’s"),
@@ -401,7 +388,7 @@ def discourse_table(make: CellMaker) -> Table:
         "": ("<unk>",),
         "errors of S-NMT": ("corrected", "new"),
     }
-    return _table(
+    return Table(
         "Output analysis",
         "Consistency, pronouns, names, errors",
         columns,
@@ -420,14 +407,15 @@ def context_use_table(make: CellMaker) -> Table:
 
     def cells(runs: Sequence[RunResults]) -> list[Cell]:
         found = _context_uses(runs)
+        effective = [_mean(read.effective for read in _readings(runs, side)) for side in _SIDES]
         return [
-            _cell(_mean(use.gain.cxmi for use in found), "+.3f"),
-            _cell(_mean(use.gain.over_sentence_model for use in found), "+.3f"),
-            _cell(_mean(use.gain.shuffled_change for use in found), "+.3f"),
-            *(_cell(_mean(read.effective for read in _readings(runs, side))) for side in _SIDES),
+            number_cell(_mean(use.gain.cxmi for use in found), "+.3f"),
+            number_cell(_mean(use.gain.over_sentence_model for use in found), "+.3f"),
+            number_cell(_mean(use.gain.shuffled_change for use in found), "+.3f"),
+            *map(number_cell, effective),
         ]
 
-    return _table(
+    return Table(
         "Use of context",
         "Does a system use the document?",
         {"bits per word": ("CXMI", "over S-NMT", "shuffled"), "sentences read": _SIDES},
@@ -464,7 +452,7 @@ def distance_figure(make: CellMaker) -> Figure:
                 lines.append(_series(system, _distances([r.distances for r in read])))
         if lines:
             title = f"{side.capitalize()} memory"
-            charts.append(Chart("lines", title, "distance", "weight, %", tuple(lines)))
+            charts.append(Chart(title, "distance", "weight, %", tuple(lines)))
     return Figure(
         "Distances",
         "How far from a sentence stand those that it reads",
@@ -485,7 +473,7 @@ def metric_table(make: CellMaker) -> Table:
     """Every system under every metric."""
     metrics = ("bleu", "document_bleu", "chrf", "ter", "meteor")
     rows = [make.scored(LABELS[s], [s], metrics, _OVER_BASELINE) for s in make.config.systems]
-    return _table(
+    return Table(
         "All systems",
         "Every system under every measure",
         {"": ("BLEU", "doc BLEU", "chrF", "TER ↓", "METEOR")},
@@ -500,7 +488,7 @@ def learning_figure(make: CellMaker) -> Figure:
         Series(f"S-NMT, seed {run.job.seed}", tuple(_curve(run, "stage1")), n % 8)
         for n, run in enumerate(make.results.of(BASELINE))
     ]
-    charts = [Chart("lines", "Stage 1", "epoch", "dev perplexity", tuple(first))]
+    charts = [Chart("Stage 1", "epoch", "dev perplexity", tuple(first))]
     fusions = {title: tuple(fused.values()) for title, fused in FUSIONS.items()}
     for title, systems in {**fusions, "local context": LOCAL}.items():
         lines = [
@@ -508,7 +496,7 @@ def learning_figure(make: CellMaker) -> Figure:
             for system in (*systems, "more")
             if make.results.of(system)
         ]
-        charts.append(Chart("lines", f"Stage 2, {title}", "epoch", "dev perplexity", tuple(lines)))
+        charts.append(Chart(f"Stage 2, {title}", "epoch", "dev perplexity", tuple(lines)))
     return Figure(
         "Learning curves",
         "Perplexity of the dev set after each epoch",
@@ -547,7 +535,7 @@ def passes_figure(make: CellMaker) -> Figure:
     return Figure(
         "Passes",
         "BLEU after each pass over the document",
-        (Chart("lines", "", "passes", "BLEU", tuple(lines)),),
+        (Chart("", "passes", "BLEU", tuple(lines)),),
         "Mean over the seeds; 0 is the sentence model. What reads no translations is settled "
         "after one pass. The paper updates the translations once, and found more passes of no "
         "help.",
@@ -563,15 +551,15 @@ def resource_table(make: CellMaker) -> Table:
         stages = [found.stage_epochs(stage) for found in figures]
         speeds = [sum(e.words for e in found) / max(found[-1].seconds, 1e-9) for found in stages]
         return [
-            _cell(fmean(epochs[-1].seconds for epochs in stages)),
-            _cell(fmean(speeds), ",.0f"),
-            _cell(fmean(found.translation_seconds for found in figures)),
-            _cell(fmean(found.words_per_second for found in figures), ",.0f"),
-            _cell(fmean(found.peak_rss_mb for found in figures), ",.0f"),
+            number_cell(fmean(epochs[-1].seconds for epochs in stages)),
+            number_cell(fmean(speeds), ",.0f"),
+            number_cell(fmean(found.translation_seconds for found in figures)),
+            number_cell(fmean(found.words_per_second for found in figures), ",.0f"),
+            number_cell(fmean(found.peak_rss_mb for found in figures), ",.0f"),
         ]
 
     speed = ("seconds", "words/s")
-    return _table(
+    return Table(
         "Speed and memory",
         "What each system takes on this machine",
         {"training": speed, "translation": speed, "": ("peak MB",)},

@@ -25,19 +25,15 @@ from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.metrics.meteor import UnavailableError
 from wholedoc.metrics.scores import METRICS, Array, EvaluationSet, Metric, Unit, sum_documents
-from wholedoc.metrics.significance import MOST_TRIALS, TESTS, Pair, TestName
+from wholedoc.metrics.significance import TESTS, Pair, TestName
 from wholedoc.metrics.words import PRONOUNS, has_lemmas
 from wholedoc.progress import ProgressBar
-from wholedoc.rendering.page import escape, make_page
 from wholedoc.rendering.tables import (
     Row,
     Table,
+    escape,
     escape_latex,
-    format_csv,
-    format_html,
-    format_latex,
-    format_markdown,
-    format_text,
+    make_page,
     mark_best,
     number_cell,
 )
@@ -208,12 +204,6 @@ def compare(
     """
     baseline = baseline or next(iter(systems))
     _check_known("system", baseline, systems, "the baseline")
-    if trials > MOST_TRIALS:
-        raise UserError(
-            f"{trials:,} trials are more than {MOST_TRIALS:,}",
-            where="--trials",
-            fix=f"give at most {MOST_TRIALS:,}: p-values are then exact to about ± .001",
-        )
     counts = count_systems(data, systems, without)
     compared = []
     for name, outputs in systems.items():
@@ -384,7 +374,7 @@ def _drop_markers(
 
 def format_comparison(comparison: Comparison, width: int) -> str:
     """The scores, the tests and all that they depend on, for a terminal."""
-    tables = [f"{table.title}\n{format_text(table, width)}" for table in make_tables(comparison)]
+    tables = [f"{table.title}\n{table.to_text(width)}" for table in make_tables(comparison)]
     return "\n".join([*tables, *_remarks(comparison)])
 
 
@@ -405,24 +395,24 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
 
 
 def _to_html(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    parts = [f"<h2>{escape(table.title)}</h2>{format_html(table)}" for table in tables]
+    parts = [f"<h2>{escape(table.title)}</h2>{table.to_html()}" for table in tables]
     items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
     body = f'<h1>Evaluation</h1>{"".join(parts)}<ul class="note">{items}</ul>'
     return make_page("wholedoc evaluate", body)
 
 
 def _to_markdown(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    parts = [f"## {table.title}\n\n{format_markdown(table)}\n" for table in tables]
+    parts = [f"## {table.title}\n\n{table.to_markdown()}\n" for table in tables]
     return "\n".join(["# Evaluation\n", *parts, *(f"- {remark}" for remark in remarks)]) + "\n"
 
 
 def _to_csv(tables: Sequence[Table], remarks: Sequence[str]) -> str:
     del remarks  # a program reads it
-    return "\n".join(map(format_csv, tables))
+    return "\n".join(table.to_csv() for table in tables)
 
 
 def _to_latex(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    parts = [f"% {table.title}; needs booktabs\n{format_latex(table)}" for table in tables]
+    parts = [f"% {table.title}; needs booktabs\n{table.to_latex()}" for table in tables]
     return "\n".join([*parts, *(f"% {escape_latex(remark)}" for remark in remarks)]) + "\n"
 
 
@@ -457,8 +447,8 @@ def _score_table(comparison: Comparison) -> Table:
     rows: list[Row] = []
     for system, mean, deviation in zip(systems, means, deviations, strict=True):
         rows += [mean, deviation] if system.seeds > 1 else [mean]
-    headings = tuple(("", _heading(name, metric)) for name, metric in columns.items())
-    return Table("scores", "Scores", headings, tuple(rows))
+    headings = [_heading(name, metric) for name, metric in columns.items()]
+    return Table("scores", "Scores", {"": headings}, rows)
 
 
 def _heading(name: str, metric: type[Metric]) -> str:
@@ -486,9 +476,9 @@ def _test_table(comparison: Comparison) -> Table:
             cells = [number_cell(tested.difference, f"+.{metric.digits}f")]
             cells += [number_cell(p_value, ".4f") for p_value in p_values]
             rows.append(Row(f"{system.name}, {_heading(name, metric)}", tuple(cells)))
-    tests = tuple((test, f"{unit}s") for test in TESTS for unit in UNITS)
+    units = [f"{unit}s" for unit in UNITS]
     title = f"Tests against {comparison.baseline}: differences and p-values"
-    return Table("tests", title, (("", "Δ"), *tests), tuple(rows))
+    return Table("tests", title, {"": ["Δ"], **dict.fromkeys(TESTS, units)}, rows)
 
 
 def _remarks(comparison: Comparison) -> list[str]:

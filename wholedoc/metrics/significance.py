@@ -6,7 +6,7 @@ are not independent of each other; where they depend on their document, only the
 holds its level.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,18 +50,20 @@ def randomisation(pairs: Sequence[Pair], trials: int, seed: int) -> list[Array]:
     the same coins; the result holds the p-values of each pair's scores.
     """
     random = np.random.default_rng(seed)
-    units = len(pairs[0].system)
-    totals = [(pair.system.sum(axis=0), pair.baseline.sum(axis=0)) for pair in pairs]
-    observed = [np.abs(pair.difference(*total)) for pair, total in zip(pairs, totals, strict=True)]
-    reached = [np.zeros(len(difference), dtype=np.int64) for difference in observed]
-    gain = np.hstack([pair.system - pair.baseline for pair in pairs])
-    for size in _blocks(trials, units):
-        swapped = random.integers(0, 2, size=(size, units), dtype=np.int8).astype(np.float64)
-        for i, moved in enumerate(_split(swapped @ gain, pairs)):
-            system, baseline = totals[i]
-            difference = np.abs(pairs[i].difference(system - moved, baseline + moved))
-            reached[i] += (difference >= observed[i] - _ROUNDING).sum(axis=0)
-    return [(1 + count) / (1 + trials) for count in reached]
+    system, baseline = _side_by_side(pairs)
+    gain = system - baseline
+
+    def swap(size: int) -> tuple[Array, Array]:
+        swapped = random.integers(0, 2, size=(size, len(gain)), dtype=np.int8)
+        moved = swapped.astype(np.float64) @ gain
+        return system.sum(axis=0) - moved, baseline.sum(axis=0) + moved
+
+    p_values = []
+    for pair, differences in zip(pairs, _run_trials(pairs, trials, swap), strict=True):
+        observed = np.abs(pair.difference(pair.system.sum(axis=0), pair.baseline.sum(axis=0)))
+        reached = (np.abs(differences) >= observed - _ROUNDING).sum(axis=0)
+        p_values.append((1 + reached) / (1 + trials))
+    return p_values
 
 
 def bootstrap(pairs: Sequence[Pair], trials: int, seed: int) -> list[Array]:
@@ -73,24 +75,21 @@ def bootstrap(pairs: Sequence[Pair], trials: int, seed: int) -> list[Array]:
     same units and are given the same draws; the result holds the p-values of each pair's scores.
     """
     random = np.random.default_rng(seed)
-    units = len(pairs[0].system)
-    system = np.hstack([pair.system for pair in pairs])
-    baseline = np.hstack([pair.baseline for pair in pairs])
-    below = [np.zeros(1, dtype=np.int64) for _ in pairs]
-    above = [np.zeros(1, dtype=np.int64) for _ in pairs]
-    for size in _blocks(trials, units):
+    system, baseline = _side_by_side(pairs)
+    units = len(system)
+
+    def draw(size: int) -> tuple[Array, Array]:
         drawn = random.integers(0, units, size=(size, units)) + units * np.arange(size)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
         times = counts.astype(np.float64)
-        sums = zip(_split(times @ system, pairs), _split(times @ baseline, pairs), strict=True)
-        for i, (one, other) in enumerate(sums):
-            difference = pairs[i].difference(one, other)
-            below[i] = below[i] + (difference <= _ROUNDING).sum(axis=0)
-            above[i] = above[i] + (difference >= -_ROUNDING).sum(axis=0)
-    return [
-        np.minimum(1, 2 * (1 + np.minimum(low, high)) / (1 + trials))
-        for low, high in zip(below, above, strict=True)
-    ]
+        return times @ system, times @ baseline
+
+    p_values = []
+    for differences in _run_trials(pairs, trials, draw):
+        below = (differences <= _ROUNDING).sum(axis=0)
+        above = (differences >= -_ROUNDING).sum(axis=0)
+        p_values.append(np.minimum(1, 2 * (1 + np.minimum(below, above)) / (1 + trials)))
+    return p_values
 
 
 TESTS: dict[TestName, Callable[[Sequence[Pair], int, int], list[Array]]] = {
@@ -99,14 +98,19 @@ TESTS: dict[TestName, Callable[[Sequence[Pair], int, int], list[Array]]] = {
 }
 
 
-def _blocks(trials: int, units: int) -> Iterator[int]:
-    """How many trials to compute at once, so that they fit into memory."""
-    most = max(1, _CELLS_AT_ONCE // units)
+def _side_by_side(pairs: Sequence[Pair]) -> tuple[Array, Array]:
+    """The statistics of all pairs, systems and baselines: (unit, statistic of any pair)."""
+    return np.hstack([pair.system for pair in pairs]), np.hstack([pair.baseline for pair in pairs])
+
+
+def _run_trials(
+    pairs: Sequence[Pair], trials: int, make: Callable[[int], tuple[Array, Array]]
+) -> list[Array]:
+    """The differences of each pair: (trial, score); ``make`` sums up so many trials at once."""
+    most = max(1, _CELLS_AT_ONCE // len(pairs[0].system))  # they fit into memory
+    ends = np.cumsum([pair.system.shape[1] for pair in pairs])[:-1]
+    blocks = []
     for start in range(0, trials, most):
-        yield min(most, trials - start)
-
-
-def _split(sums: Array, pairs: Sequence[Pair]) -> list[Array]:
-    """Columns of several pairs, side by side, as the columns of each."""
-    ends = np.cumsum([pair.system.shape[1] for pair in pairs])
-    return np.split(sums, ends[:-1], axis=1)
+        sums = [np.split(side, ends, axis=1) for side in make(min(most, trials - start))]
+        blocks.append([pair.difference(*two) for pair, *two in zip(pairs, *sums, strict=True)])
+    return [np.concatenate(differences) for differences in zip(*blocks, strict=True)]

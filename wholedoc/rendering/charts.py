@@ -6,22 +6,13 @@ The value of every point and bar can be read: on it, or where the mouse rests.
 import math
 from dataclasses import dataclass
 from itertools import count, groupby
-from typing import Any, Literal
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from wholedoc.rendering.page import escape
-from wholedoc.rendering.tables import (
-    Row,
-    Table,
-    format_markdown,
-    join_parts,
-    note_html,
-    note_markdown,
-    number_cell,
-)
+from wholedoc.rendering.tables import Row, Table, escape, join_parts, number_cell
 
 COLOURS = ("#6b7280", "#1f5fa8", "#c2541b", "#2a7d4f", "#8b3a8f", "#8a6d00", "#3b7f8c", "#a02c4a")
 _SQUARES = 100  # of a heat map on either side
@@ -47,13 +38,12 @@ class Series:
 class Chart:
     """Lines or groups of bars."""
 
-    kind: Literal["lines", "bars"]
     title: str
     x: str
     y: str
     series: tuple[Series, ...]
     groups: tuple[str, ...] = ()
-    """The names of groups of bars."""
+    """The names of groups of bars; lines have none."""
 
     def to_json(self) -> dict[str, Any]:
         """The points of each series."""
@@ -69,7 +59,7 @@ class Chart:
         for line in self.series:
             ys = dict(line.points)
             rows.append(Row(line.label, tuple(number_cell(ys.get(x), ".2f") for x in xs)))
-        return Table(self.title, self.y, tuple(("", name) for name in names), tuple(rows))
+        return Table(self.title, self.y, {"": names}, rows)
 
 
 @dataclass(frozen=True)
@@ -80,8 +70,6 @@ class Figure:
     title: str
     charts: tuple[Chart, ...]
     note: str = ""
-    printed: tuple[Table, ...] = ()
-    """The paper's numbers."""
 
     def to_json(self) -> dict[str, Any]:
         """The points of each chart."""
@@ -89,26 +77,26 @@ class Figure:
         return {"name": self.name, "title": self.title, "charts": charts}
 
     def to_html(self) -> str:
-        """The charts, their note, and the paper's numbers behind a fold."""
+        """The charts side by side."""
         charts = "".join(
             f"<figure><figcaption>{escape(chart.title)}</figcaption>{draw(chart)}</figure>"
             for chart in self.charts
         )
-        return f'<div class="charts">{charts}</div>' + note_html(self.note, self.printed)
+        return f'<div class="charts">{charts}</div>'
 
     def to_markdown(self) -> str:
-        """The points of the charts as tables, their note, and the paper's numbers."""
+        """The points of the charts as tables."""
         parts = []
         for chart in self.charts:
             parts.append(f"{chart.title}, {chart.y}:" if chart.title else f"{chart.y}:")
-            parts.append(format_markdown(chart.to_table()))
-        return join_parts([*parts, note_markdown(self.note, self.printed)])
+            parts.append(chart.to_table().to_markdown())
+        return join_parts(parts)
 
 
 def draw(chart: Chart) -> str:
     """A chart with its legend, as HTML."""
     scale = _Scale(chart)
-    marks = _draw_bars(chart, scale) if chart.kind == "bars" else _draw_lines(chart, scale)
+    marks = _draw_bars(chart, scale) if chart.groups else _draw_lines(chart, scale)
     legend = "".join(
         f'<span><i style="border-top: 3px {"dashed" if line.dashed else "solid"} '
         f'{COLOURS[line.colour]}"></i>{escape(line.label)}</span>'
@@ -168,7 +156,7 @@ class _Scale:
         points = [point for line in chart.series for point in line.points] or [(0.0, 0.0)]
         xs, ys = [x for x, _ in points], [y for _, y in points]
         self.x_low, self.x_high = min(xs), max(max(xs), min(xs) + 1)
-        low, high = (0.0 if chart.kind == "bars" else min(ys)), max(ys)
+        low, high = (0.0 if chart.groups else min(ys)), max(ys)
         self.ticks = _ticks(low, high if high > low else low + 1)
         self.low, self.high = self.ticks[0], max(self.ticks[-1], high)
         step = max(1, math.ceil((self.x_high - self.x_low) / 10))  # epochs and passes are whole
