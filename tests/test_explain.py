@@ -19,7 +19,6 @@ from wholedoc.app.lines import translate_lines
 from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import SourceDocument, read_source_lines
-from wholedoc.corpus.readers.source import SourceSentence
 from wholedoc.corpus.vocabulary import build_vocabularies
 from wholedoc.decoding.translator import TranslatedDocument, Translator
 from wholedoc.model.language import SentenceVectors
@@ -133,7 +132,7 @@ WEIGHTS = torch.tensor([[0.0, 0.25, 0.75], [0.5, 0.0, 0.5], [0.9996, 0.0004, 0.0
 
 
 def document(*texts: str, name: str = "made up") -> SourceDocument:
-    return SourceDocument(name, tuple(SourceSentence(t, text) for t, text in enumerate(texts)))
+    return SourceDocument(name, tuple(enumerate(texts)))
 
 
 def translated(

@@ -1030,7 +1030,7 @@ def test_what_is_written_is_read(convention: str, tmp_path_factory: pytest.TempP
 def source_documents(text: str, doc: str = "") -> tuple[str, list[list[tuple[int, str]]]]:
     found = read_source_lines(io.BytesIO(text.encode()), doc)
     assert list(found.lines) == text.removesuffix("\n").split("\n")
-    documents = [[(s.index, s.text) for s in document.sentences] for document in found.documents]
+    documents = [list(document.sentences) for document in found.documents]
     return found.boundaries, documents
 
 

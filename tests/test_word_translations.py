@@ -29,7 +29,7 @@ class WordAligner:
 
     def translations(self, src: Text, trg: Text, most: int) -> list[tuple[str, str]]:
         found = self.aligner.translations(self.ids.encode(src), self.ids.encode(trg), most)
-        words = self.ids.words
+        words = list(self.ids)
         return [(words[one], words[other]) for one, other in zip(*found, strict=True)]
 
 

@@ -49,7 +49,7 @@ class Explanation:
     def add(self, document: SourceDocument, translated: TranslatedDocument) -> None:
         """Explain one more document."""
         self.names.append(document.name)
-        texts = [sentence.text for sentence in document.sentences]
+        texts = [text for _, text in document.sentences]
         number, last = len(self.names), len(translated.history) - 1
         maps = "".join(
             draw_heat_map(weights, f"{side.title()} memory", side)

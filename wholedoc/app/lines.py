@@ -43,7 +43,7 @@ def translate_lines(
         documents = source.documents if whole else _pieces(source.documents)
         groups = group_documents(documents, lambda document: len(document.sentences))
         for group in [source.documents] if config.shuffle_memory else groups:
-            texts = [[sentence.text for sentence in document.sentences] for document in group]
+            texts = [[text for _, text in document.sentences] for document in group]
             translated = translator.translate_documents(
                 texts, config, nbest, bar.advance, measure=keep is not None
             )
@@ -52,10 +52,10 @@ def translate_lines(
                 if keep is not None:
                     keep(document, result)
                 found = zip(document.sentences, result.candidates, result.pieces, strict=True)
-                for sentence, candidates, pieces in found:
-                    lines[sentence.index] = _format(sentence.index, candidates, nbest)
+                for (index, _), candidates, pieces in found:
+                    lines[index] = _format(index, candidates, nbest)
                     if pieces > 1:
-                        in_pieces.append(sentence.index + 1)
+                        in_pieces.append(index + 1)
             end = max(lines) + 1
             write_lines(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
             written = end

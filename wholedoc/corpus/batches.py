@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Copy the tensors to ``device``."""
-        parts: dict[str, Any] = vars(self)
-        moved = {name: part.to(device) for name, part in parts.items() if name != "words"}
+        moved = {name: part.to(device) for name, part in vars(self).items() if name != "words"}
         return replace(self, **moved)
 
 
@@ -82,8 +81,7 @@ class SentenceBatches:
     sorted by source length and taken in groups, and each group is sorted by target length, upwards
     and downwards in turn, so that neighbours are alike in both; then they are cut into batches.
     Sentences of the same length are in random order and groups begin at random, so that batches
-    differ between epochs. The longest translation of a batch comes first, as the
-    decoder wants it.
+    differ between epochs. The longest translation of a batch comes first, as the decoder wants it.
     """
 
     def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:

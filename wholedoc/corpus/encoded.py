@@ -11,9 +11,8 @@ The directory is complete if and only if ``meta.json`` is there and the sizes ag
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -38,12 +37,13 @@ Lengths = npt.NDArray[np.int32]
 class EncodedCorpus:
     """Encoded sentence pairs in documents, read from disk as they are asked for."""
 
-    def __init__(self, directory: Path, src_type: str, trg_type: str) -> None:
-        self._src_ids = _map(directory / "src.ids", np.dtype(src_type))
-        self._trg_ids = _map(directory / "trg.ids", np.dtype(trg_type))
-        self._src_offsets: npt.NDArray[np.int64] = _map(directory / "src.offsets", _INDEX)
-        self._trg_offsets: npt.NDArray[np.int64] = _map(directory / "trg.offsets", _INDEX)
-        self._starts = _map(directory / "documents.starts", _INDEX)
+    def __init__(self, directory: Path, meta: Mapping[str, Any]) -> None:
+        self._ids = {side: _map(directory / f"{side}.ids", meta[f"{side}_type"]) for side in _SIDES}
+        self._offsets = {side: _map(directory / f"{side}.offsets") for side in _SIDES}
+        self._starts = _map(directory / "documents.starts")
+        # Lengths of all sentences, EOS included.
+        self.src_lengths: Lengths = np.diff(self._offsets["src"]).astype(np.int32)
+        self.trg_lengths: Lengths = np.diff(self._offsets["trg"]).astype(np.int32)
 
     @classmethod
     def open(cls, directory: Path, fingerprint: str | None = None) -> Self | None:
@@ -62,10 +62,10 @@ class EncodedCorpus:
             expected["fingerprint"] = fingerprint
         if not isinstance(meta, dict) or any(meta.get(k) != v for k, v in expected.items()):
             return None
-        return cls(directory, meta["src_type"], meta["trg_type"])
+        return cls(directory, meta)
 
     def __len__(self) -> int:
-        return len(self._src_offsets) - 1
+        return len(self.src_lengths)
 
     @property
     def documents(self) -> int:
@@ -78,28 +78,19 @@ class EncodedCorpus:
             raise IndexError(f"document {document} of {self.documents}")
         return range(int(self._starts[document]), int(self._starts[document + 1]))
 
-    @cached_property
-    def src_lengths(self) -> Lengths:
-        """Length of each source sentence, EOS included."""
-        return np.diff(self._src_offsets).astype(np.int32)
-
-    @cached_property
-    def trg_lengths(self) -> Lengths:
-        """Length of each target sentence, EOS included."""
-        return np.diff(self._trg_offsets).astype(np.int32)
-
     def src(self, t: int) -> Ids:
         """View source sentence ``t``: x_1 … x_I EOS."""
-        return self._sentence(self._src_ids, self._src_offsets, t)
+        return self._sentence("src", t)
 
     def trg(self, t: int) -> Ids:
         """View target sentence ``t``: y_1 … y_J EOS."""
-        return self._sentence(self._trg_ids, self._trg_offsets, t)
+        return self._sentence("trg", t)
 
-    def _sentence(self, ids: Ids, offsets: npt.NDArray[np.int64], t: int) -> Ids:
+    def _sentence(self, side: str, t: int) -> Ids:
         if not 0 <= t < len(self):
             raise IndexError(f"sentence {t} of {len(self)}")
-        return ids[offsets[t] : offsets[t + 1]]
+        start, end = self._offsets[side][t : t + 2]
+        return self._ids[side][start:end]
 
 
 def encode_corpus(
@@ -143,7 +134,7 @@ def encode_corpus(
         "sizes": {name: (directory / name).stat().st_size for name in _FILES},
     }
     write_atomically(directory / _META, json.dumps(meta, indent=1))
-    return EncodedCorpus(directory, types["src"].str, types["trg"].str)
+    return EncodedCorpus(directory, meta)
 
 
 def _write_index(file: BinaryIO, value: int) -> None:
@@ -154,5 +145,5 @@ def _id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
     return np.dtype("<u2" if len(vocabulary) <= 2**16 else "<u4")
 
 
-def _map(path: Path, dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
+def _map(path: Path, dtype: str = _INDEX.str) -> np.memmap[Any, Any]:
     return np.memmap(path, dtype=dtype, mode="r")

@@ -39,21 +39,12 @@ _CELLS_AT_ONCE = 1 << 18
 _CELLS_LEARNED = 1 << 26
 
 
-class WordIds:
-    """Ids of words, the same for equal words of both languages; new words get the next ones."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
+class WordIds(dict[str, int]):
+    """Ids of words, the same for equal words of both languages; in order, counted from 0."""
 
     def encode(self, sentences: Iterable[Iterable[str]]) -> list[list[int]]:
-        """The ids of the words of some sentences."""
-        ids = self._ids
-        return [[ids.setdefault(word, len(ids)) for word in sentence] for sentence in sentences]
-
-    @property
-    def words(self) -> list[str]:
-        """All words, in the order of their ids."""
-        return list(self._ids)
+        """The ids of the words of some sentences; new words get the next ones."""
+        return [[self.setdefault(word, len(self)) for word in sentence] for sentence in sentences]
 
 
 class _Text:
@@ -158,7 +149,8 @@ class Aligner:
         self._src_shares = self._shares(src_text.ids)
         self._trg_shares = self._shares(trg_text.ids)
         found = [_distinct(self._keys(part)) for part in _cells(src_text, trg_text)]
-        self._pairs = _distinct(np.concatenate([*found, np.zeros(0, dtype=np.int64)]))
+        # No pair has the key at the end, so that each pair has a place to be looked up at.
+        self._pairs = _distinct(np.concatenate([*found, [self._size**2]]))
         places = [self._places(self._keys(part)) for part in _cells(src_text, trg_text)]
         counts = np.zeros(len(self._pairs))
         for at in places:
@@ -225,10 +217,8 @@ class Aligner:
 
     def _lookup(self, cells: _Cells) -> _Floats:
         """The counts of each cell's pair of words; 0 where it was never seen."""
-        if not len(self._pairs):
-            return np.zeros(len(cells.distances))
         keys = self._keys(cells)
-        places = np.minimum(self._places(keys), len(self._pairs) - 1)
+        places = self._places(keys)
         return np.where(self._pairs[places] == keys, self._counts[places], 0.0)
 
     def _shares(self, ids: _Ints) -> _Floats:

@@ -355,7 +355,7 @@ def _drop_markers(
     lines: Sequence[tuple[str, ...]], ref: SourceText, paths: Sequence[str]
 ) -> list[tuple[str, ...]]:
     """The lines that are sentences of the references; other files have the same boundaries."""
-    sentences = {sentence.index for document in ref.documents for sentence in document.sentences}
+    sentences = {index for document in ref.documents for index, _ in document.sentences}
     for number in set(range(len(lines))) - sentences:
         for path, line in zip(paths, lines[number], strict=True):
             if marker_of(line) != marker_of(lines[number][0]):

@@ -110,10 +110,8 @@ def _phenomenon(
     best: dict[Information, Best] = {}
     for information in INFORMATION:
         guesses = [item.bounds[information].guess for item in items]
-        bound = expect(items, information)
         best[information] = Best(
-            accuracy=bound.accuracy,
-            deviation=bound.deviation,
+            **expect(items, information),
             realised=_hits(items, guesses) / len(items),
             consistency=_consistency(items, guesses) if kind == "name" else None,
         )

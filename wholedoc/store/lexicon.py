@@ -41,7 +41,7 @@ def learn_lexicon(
         src += ids.encode(src_vocabulary.tokens(pair.src) for pair in document)
         trg += ids.encode(trg_vocabulary.tokens(pair.trg) for pair in document)
     src_words, trg_words = Aligner(src, trg).translations(src, trg, most=1)
-    words = ids.words
+    words = list(ids)
     pairs = zip(src_words.tolist(), trg_words.tolist(), strict=True)
     return dict(sorted((words[one], words[other]) for one, other in pairs))
 

@@ -6,12 +6,13 @@ exactly. ``docs/artificial-corpus.md`` describes the language.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from wholedoc.corpus.documents import SentencePair
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, expect, make_key
@@ -45,11 +46,11 @@ def write_synth(directory: Path, config: SynthConfig, *, force: bool = False) ->
         contrasts: list[dict[str, Any]] = []
         first_line = 0
         for document in documents:
-            items = make_key(document, first_line, len(pairs), config)
+            items = list(make_key(document, first_line, len(pairs), config))
             key += items
             contrasts += make_contrasts(document, items, language) if split != "train" else []
             first_line += len(document.pairs)
-        splits[split] = _summarise(documents, key)
+        splits[split] = {"documents": count, **_summarise(pairs, key)}
         ids = [document.name for document in documents for _ in document.pairs]
         files[f"{split}.src"] = _lines([pair.src for pair in pairs])
         files[f"{split}.trg"] = _lines([pair.trg for pair in pairs])
@@ -88,7 +89,7 @@ def _claim(directory: Path, config: SynthConfig, *, force: bool) -> None:
 
 def make_contrasts(
     document: SynthDocument, key: Sequence[KeyItem], language: Language
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """The items of a document as a contrastive set: its sentence against those of other worlds.
 
     An alternative is the whole sentence as it would read if the world were such that the word had
@@ -98,37 +99,31 @@ def make_contrasts(
     trg = [pair.trg for pair in document.pairs]
     by_feature = {"gender": language.persons, "topic": language.topic_nouns, "style": language.cues}
     features = dict(zip(KINDS, by_feature, strict=True))
-    contrasts = []
     for item in key:
         clause, feature = document.plan[item.sentence], features[item.kind]
         values = range(len(by_feature[feature]))
         worlds = [replace(document.world, **{feature: value}) for value in values]
         sentences = dict.fromkeys(realise((clause,), world, language)[0].trg for world in worlds)
         reference = trg[item.sentence]
-        contrasts.append(
-            {
-                "source": src,
-                "sentence": item.sentence,
-                "reference": reference,
-                "alternatives": [sentence for sentence in sentences if sentence != reference],
-                "target": trg,
-                "kind": item.kind,
-            }
-        )
-    return contrasts
+        yield {
+            "source": src,
+            "sentence": item.sentence,
+            "reference": reference,
+            "alternatives": [sentence for sentence in sentences if sentence != reference],
+            "target": trg,
+            "kind": item.kind,
+        }
 
 
-def _summarise(documents: Sequence[SynthDocument], key: Sequence[KeyItem]) -> dict[str, Any]:
-    pairs = [pair for document in documents for pair in document.pairs]
+def _summarise(pairs: Sequence[SentencePair], key: Sequence[KeyItem]) -> dict[str, Any]:
     src_words = [word for pair in pairs for word in split_words(pair.src)]
     trg_words = [word for pair in pairs for word in split_words(pair.trg)]
     kinds: dict[str, Any] = {}
     for kind in KINDS:
         items = [item for item in key if item.kind == kind]
-        bounds = {known: asdict(expect(items, known)) for known in INFORMATION}
+        bounds = {known: expect(items, known) for known in INFORMATION}
         kinds[kind] = {"items": len(items), "share": len(items) / len(trg_words), "bounds": bounds}
     return {
-        "documents": len(documents),
         "sentences": len(pairs),
         "src_words": len(src_words),
         "trg_words": len(trg_words),

@@ -5,7 +5,7 @@ known: the sentence alone, the source document, or both sides of the rest of the
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from typing import Literal
@@ -61,28 +61,18 @@ class KeyItem:
         return tuple(word for word in self.renderings if word != self.expected)
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """The mean accuracy of the best guesses over some items and its standard deviation."""
-
-    accuracy: float
-    deviation: float
-
-
-def expect(items: Sequence[KeyItem], information: Information) -> Expectation:
-    """Mean over ``items`` (at least one) of the best guess's probability, and its deviation."""
+def expect(items: Sequence[KeyItem], information: Information) -> dict[str, float]:
+    """Mean accuracy of the best guesses over ``items`` (at least one) and standard deviation."""
     bounds = [item.bounds[information] for item in items]
     variance = fsum(bound.variance for bound in bounds)
-    return Expectation(
-        accuracy=fsum(bound.accuracy for bound in bounds) / len(bounds),
-        deviation=sqrt(max(0.0, variance)) / len(bounds),  # rounding may leave −1e-17
-    )
+    deviation = sqrt(max(0.0, variance)) / len(bounds)  # rounding may leave −1e-17
+    return {"accuracy": fsum(b.accuracy for b in bounds) / len(bounds), "deviation": deviation}
 
 
 def make_key(
     document: SynthDocument, first_line: int, lines: int, config: SynthConfig
-) -> list[KeyItem]:
-    """The items of a document, each with its exact bounds, sentence by sentence.
+) -> Iterator[KeyItem]:
+    """Yields the items of a document, each with its exact bounds, sentence by sentence.
 
     ``first_line`` is the index of the document's first sentence in its file of ``lines`` lines.
     """
@@ -92,7 +82,6 @@ def make_key(
     counts = Counter(kind for found in words for kind in found)
     senses = [found["topic"] for found in words if "topic" in found]
     cues = [cue_style(sentence, world) for sentence in document.plan]
-    items = []
     for t, kind, word in [(t, *pair) for t, found in enumerate(words) for pair in found.items()]:
         expected = word.trg[features[kind]]
         source = both = Bound(expected, 1.0, 0.0)
@@ -105,20 +94,17 @@ def make_key(
             alone = _joint_bound(word.trg[cues[t]], config.cue_accuracy, 1)
             source = _style_bound(word, cues, counts[kind], config)
             both = both if counts[kind] > 1 else source
-        items.append(
-            KeyItem(
-                document=document.name,
-                sentence=t,
-                line=first_line + t,
-                lines=lines,
-                kind=kind,
-                word=word.src,
-                expected=expected,
-                renderings=word.renderings,
-                bounds={"sentence": alone, "source": source, "both": both},
-            )
+        yield KeyItem(
+            document=document.name,
+            sentence=t,
+            line=first_line + t,
+            lines=lines,
+            kind=kind,
+            word=word.src,
+            expected=expected,
+            renderings=word.renderings,
+            bounds={"sentence": alone, "source": source, "both": both},
         )
-    return items
 
 
 def _dependent_words(sentence: Clause | Telling) -> dict[Kind, Lexeme]:

@@ -9,7 +9,6 @@ from wholedoc.corpus.readers import line_aligned, markup, rows, tmx
 from wholedoc.corpus.readers.inputs import Inputs as Inputs
 from wholedoc.corpus.readers.inputs import fingerprint as fingerprint
 from wholedoc.corpus.readers.source import SourceDocument as SourceDocument
-from wholedoc.corpus.readers.source import SourceSentence as SourceSentence
 from wholedoc.corpus.readers.source import SourceText as SourceText
 from wholedoc.corpus.readers.source import read_source_lines as read_source_lines
 from wholedoc.errors import UserError
@@ -36,9 +35,9 @@ CONVENTIONS = (
     Convention("sgml", markup.is_evaluation_set, markup.read_evaluation_set),
     Convention("ted", line_aligned.is_ted, line_aligned.read_ted),
     Convention("europarl", line_aligned.is_europarl, line_aligned.read_europarl),
-    Convention("jsonl", rows.has_json, rows.read_jsonl),
-    Convention("triple-bar", rows.has_triple_bars, rows.read_triple_bars),
-    Convention("tsv", rows.has_tabs, rows.read_tsv),
+    Convention("jsonl", rows.begins_with(r"\{"), rows.read_jsonl),
+    Convention("triple-bar", rows.begins_with(r".*\|\|\|"), rows.read_triple_bars),
+    Convention("tsv", rows.begins_with(r".*\t"), rows.read_tsv),
     Convention("marker-lines", line_aligned.has_marker_lines, line_aligned.read_marker_lines),
     Convention("empty-lines", line_aligned.has_empty_lines, line_aligned.read_empty_lines),
     Convention("none", line_aligned.is_line_aligned, line_aligned.read_whole),

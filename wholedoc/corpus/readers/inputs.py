@@ -122,11 +122,6 @@ class Inputs:
         """How the source and the target file begin."""
         return Beginning(read_head(self.src)), Beginning(read_head(self.trg))
 
-    @property
-    def only_line(self) -> str:
-        """The first line of the file that holds both sides; empty if there are two files."""
-        return self.beginnings[0].first_line if self.one_file else ""
-
 
 # Language codes
 

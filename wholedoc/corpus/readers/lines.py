@@ -163,24 +163,16 @@ def _gzip_error(where: str, fault: Exception) -> UserError:
 _END = "\n"  # stands for a file that has ended: no line contains it
 
 
-class NamedLines(NamedTuple):
-    """A stream of lines and what to call it in an error."""
-
-    name: str
-    lines: Iterator[str]
-
-
-LINES_FIX = "the files must be aligned line by line"
-
-
-def align_files(*paths: Path, fix: str = LINES_FIX) -> Iterator[tuple[str, ...]]:
+def align_files(
+    *paths: Path, fix: str = "the files must be aligned line by line"
+) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several files side by side; unequal lengths are an error."""
-    return align_lines(*(NamedLines(str(path), read_lines(path)) for path in paths), fix=fix)
+    return align_lines(*((str(path), read_lines(path)) for path in paths), fix=fix)
 
 
-def align_lines(*streams: NamedLines, fix: str) -> Iterator[tuple[str, ...]]:
-    """Yields the lines of several streams side by side; unequal lengths are an error."""
-    side_by_side = zip_longest(*(stream.lines for stream in streams), fillvalue=_END)
+def align_lines(*streams: tuple[str, Iterator[str]], fix: str) -> Iterator[tuple[str, ...]]:
+    """Yields the lines of several named streams side by side; unequal lengths are an error."""
+    side_by_side = zip_longest(*(lines for _, lines in streams), fillvalue=_END)
     try:
         for number, lines in enumerate(side_by_side, start=1):
             if _END in lines:
@@ -194,9 +186,9 @@ def align_lines(*streams: NamedLines, fix: str) -> Iterator[tuple[str, ...]]:
                 raise UserError(what, where=f"{longest}:{number}", fix=fix)
             yield lines
     finally:  # a fault of one file leaves the others open
-        for stream in streams:
-            if isinstance(stream.lines, Generator):
-                stream.lines.close()
+        for _, rest in streams:
+            if isinstance(rest, Generator):
+                rest.close()
 
 
 class PairRow(NamedTuple):
@@ -234,24 +226,20 @@ def group_rows(rows: Iterable[PairRow], path: Path) -> Iterator[Document]:
         yield Document(name, tuple(pairs))
 
 
-class PlacedSentence(NamedTuple):
-    """A sentence of one side and the line it starts on."""
-
-    line: int
-    text: str
-
-
 @dataclass
 class Block:
-    """One side of a document: its sentences by the key that aligns them with the other side."""
+    """One side of a document.
+
+    ``sentences`` are by the key that aligns them with the other side, each after its line.
+    """
 
     name: str
     line: int
-    sentences: dict[str, PlacedSentence] = field(default_factory=dict)
+    sentences: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def append(self, line: int, text: str) -> None:
         """Adds a sentence that has no key of its own but its place."""
-        self.sentences[str(len(self.sentences) + 1)] = PlacedSentence(line, text)
+        self.sentences[str(len(self.sentences) + 1)] = (line, text)
 
 
 def align_blocks(
@@ -265,18 +253,18 @@ def align_blocks(
         _require_counterparts(src, src_path, trg, trg_path)
         _require_counterparts(trg, trg_path, src, src_path)
         if src.sentences:
-            texts = ((one.text, trg.sentences[key].text) for key, one in src.sentences.items())
+            texts = ((text, trg.sentences[key][1]) for key, (_, text) in src.sentences.items())
             yield Document(src.name, tuple(SentencePair(*pair) for pair in texts))
     for trg in trg_blocks:
         raise _lonely_document(trg, trg_path, None, src_path)
 
 
 def _require_counterparts(block: Block, path: Path, other: Block, other_path: Path) -> None:
-    for key, sentence in block.sentences.items():
+    for key, (line, _) in block.sentences.items():
         if key not in other.sentences:
             what = f"sentence {key} of document {block.name!r} has no counterpart in {other_path}"
             fix = "align the two sides sentence by sentence"
-            raise UserError(what, where=f"{path}:{sentence.line}", fix=fix)
+            raise UserError(what, where=f"{path}:{line}", fix=fix)
 
 
 def _lonely_document(block: Block, path: Path, other: Block | None, other_path: Path) -> UserError:

@@ -16,7 +16,6 @@ from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers.inputs import Beginning, Inputs, same_language
 from wholedoc.corpus.readers.lines import (
     Block,
-    PlacedSentence,
     align_blocks,
     one_line,
     read_chunks,
@@ -249,7 +248,7 @@ def _add_segment(segment: _Segment, versions: Sequence[_Version], path: Path) ->
     key = segment.id or str(len(sentences) + 1)
     if key in sentences:
         raise _malformed(f"segment {key} comes twice in one document", path, segment.line)
-    sentences[key] = PlacedSentence(segment.line, segment.text)
+    sentences[key] = (segment.line, segment.text)
 
 
 def _malformed(what: str, path: Path, line: int) -> UserError:

@@ -19,6 +19,15 @@ TRG_NAMES = ("trg", "tgt", "target", "target_text")
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", re.IGNORECASE)
 
 
+def begins_with(pattern: str) -> Callable[[Inputs], bool]:
+    """A test: whether one file holds both sides and its first line begins with ``pattern``."""
+
+    def fits(inputs: Inputs) -> bool:
+        return inputs.one_file and bool(re.match(pattern, inputs.beginnings[0].first_line))
+
+    return fits
+
+
 def _rows(
     path: Path, parse: Callable[[str], tuple[str, str, str]], skip: int = 0
 ) -> Iterator[PairRow]:
@@ -35,11 +44,6 @@ def _rows(
 # docid ||| source ||| target
 
 
-def has_triple_bars(inputs: Inputs) -> bool:
-    """Tells whether the first line has fields between triple bars."""
-    return BAR in inputs.only_line
-
-
 def read_triple_bars(inputs: Inputs) -> Iterator[Document]:
     """Yields documents from lines of three fields between triple bars."""
     return group_rows(_rows(inputs.src, _split_bars), inputs.src)
@@ -54,11 +58,6 @@ def _split_bars(line: str) -> tuple[str, str, str]:
 
 
 # Tab-separated columns
-
-
-def has_tabs(inputs: Inputs) -> bool:
-    """Tells whether the first line has columns separated by tabs."""
-    return "\t" in inputs.only_line
 
 
 def read_tsv(inputs: Inputs) -> Iterator[Document]:
@@ -88,11 +87,6 @@ def read_tsv(inputs: Inputs) -> Iterator[Document]:
 
 
 # One JSON object per line
-
-
-def has_json(inputs: Inputs) -> bool:
-    """Tells whether the file begins with a JSON object."""
-    return inputs.only_line.startswith("{")
 
 
 def read_jsonl(inputs: Inputs) -> Iterator[Document]:

@@ -14,7 +14,6 @@ from wholedoc.corpus.readers.line_aligned import (
     number_rows,
 )
 from wholedoc.corpus.readers.lines import (
-    NamedLines,
     PairRow,
     align_lines,
     decode_lines,
@@ -28,19 +27,12 @@ _NO_DOCUMENT = ""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSentence:
-    """A sentence and its place among the lines of the input, counted from 0."""
-
-    index: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class SourceDocument:
     """The sentences of one document, in order; some may be empty."""
 
     name: str
-    sentences: tuple[SourceSentence, ...]
+    sentences: tuple[tuple[int, str], ...]
+    """Each after its index among the lines of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +75,10 @@ def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceTex
     with stream:
         lines = tuple(decode_lines(stream, name))
     boundaries, labels = _label_lines(lines, name, doc)
-    sentences: dict[str, list[SourceSentence]] = {}
+    sentences: dict[str, list[tuple[int, str]]] = {}
     for index, (line, label) in enumerate(zip(lines, labels, strict=True)):
         if label != _NO_DOCUMENT:
-            sentences.setdefault(label, []).append(SourceSentence(index, line))
+            sentences.setdefault(label, []).append((index, line))
     documents = tuple(SourceDocument(label, tuple(found)) for label, found in sentences.items())
     return SourceText(lines, documents, boundaries)
 
@@ -116,8 +108,8 @@ def _label_by_doc_file(lines: Sequence[str], name: str, doc: Path) -> tuple[str,
         rows = number_rows(((line, "") for line in lines), doc)
     else:
         boundaries = "document-ids"
-        ids = NamedLines(str(doc), read_lines(doc))
-        aligned = align_lines(NamedLines(name, iter(lines)), ids, fix=DOC_FILE_FIX)
+        ids = (str(doc), read_lines(doc))
+        aligned = align_lines((name, iter(lines)), ids, fix=DOC_FILE_FIX)
         rows = (
             PairRow(number, label.strip(), "", "") for number, (_, label) in enumerate(aligned, 1)
         )
