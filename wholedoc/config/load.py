@@ -57,20 +57,23 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> Config:
                 where=str(file),
                 fix=f"choices: {', '.join(shipped)}",
             )
-        values = _merge(read_toml(shipped[base]), values)
+        values = _merge(read_toml(shipped[base]), values, str(file))
     for setting in settings:
-        values = _merge(values, _parse(setting, origins))
+        values = _merge(values, _parse(setting, origins), f"--set {setting}")
     config: Config = _build(Config, values, "", origins)
     _check_together(config, origins)
     return config
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries, the second one over the first, section by section."""
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Nested dictionaries, the second one (from ``where``) over the first, section by section."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
-        if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = _merge(below[key], above[key])
+        if isinstance(above[key], dict):
+            if not isinstance(below[key], dict):
+                what = f"{key} = {json.dumps(below[key], default=str)} is a value, not a section"
+                raise UserError(what, where=where, fix=f"set {key} itself")
+            merged[key] = _merge(below[key], above[key], where)
     return merged
 
 
