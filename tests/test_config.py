@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import wholedoc.config.schema
+import wholedoc.config
 from wholedoc.config import (
     Config,
     CorpusFiles,
@@ -258,7 +258,7 @@ def _undocumented_fields(source: str) -> list[str]:
     """Fields of the dataclasses in some source code without a docstring on the next line."""
     found = []
     for cls in ast.walk(ast.parse(source)):
-        if not isinstance(cls, ast.ClassDef) or cls.name == "Interval":
+        if not isinstance(cls, ast.ClassDef) or cls.name in ("Interval", "_Origins"):
             continue
         for statement, after in zip(cls.body, [*cls.body[1:], None], strict=True):
             documented = (
@@ -272,7 +272,7 @@ def _undocumented_fields(source: str) -> list[str]:
 
 
 def test_every_field_is_documented() -> None:
-    assert _undocumented_fields(inspect.getsource(wholedoc.config.schema)) == []
+    assert _undocumented_fields(inspect.getsource(wholedoc.config)) == []
     assert _undocumented_fields("class A:\n  x: int\n  y: int\n  'why'") == ["A.x"]
 
 
