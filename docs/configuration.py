@@ -17,7 +17,7 @@ from wholedoc.config import Config, load_config, shipped_configs
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Configuration
 
-A configuration is a TOML file. Every value has a default, so a file holds only what differs; an unknown key is refused. `base` names a shipped configuration whose values hold wherever the file says nothing. `--set section.key=value` on the command line wins over the file. This page is made from `wholedoc/config/schema.py` by `python docs/configuration.py`.
+A configuration is a TOML file. Every value has a default, so a file holds only what differs; an unknown key is refused. `base` names a shipped configuration whose values hold wherever the file says nothing. `--set section.key=value` on the command line wins over the file. This page is made from `wholedoc/config.py` by `python docs/configuration.py`.
 
 ```toml
 base = "small"

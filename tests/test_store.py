@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_export import MODELS, TEXTS, make_run
 
-from wholedoc.config import load
+from wholedoc import config
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.store import checkpoint, model
@@ -66,7 +66,7 @@ def test_each_file_is_parsed_once(both: Run, monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(module, name, counted)
 
-    count(load, "load_config")
+    count(config, "load_config")
     count(run_module, "load_vocabulary")
     count(model, "read_lexicon")
     count(checkpoint, "safe_open")
