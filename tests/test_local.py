@@ -21,6 +21,8 @@ from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.search import search
 from wholedoc.errors import UserError
 from wholedoc.kernels import pack
+from wholedoc.model.attention import Attended
+from wholedoc.model.fusion import Source
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise
@@ -31,6 +33,7 @@ SIZES = {"hidden": 6, "embedding": 5, "alignment": 4}
 WINDOWS = {"jean2017": 1, "wang2017": 3, "prevtrg": 1, "more": 0}
 READING = [name for name, window in WINDOWS.items() if window]
 DOCUMENT = [[4, 5, 6, EOS], [7, EOS], [5, 8, 9, EOS], [6, 4, EOS], [EOS], [9, 7, 8, EOS]]
+NO_SOURCE = Source(Attended(*torch.zeros(2, 1, 1, 1), torch.tensor([[True]])))
 TARGETS = [[4, 5], [6], [7, 8, 4], [5], [], [8, 6]]
 DOCUMENTS = [DOCUMENT, [[9, 8, EOS]], [], [[8, EOS], [EOS], [4, 7, 6, 5, EOS]]]
 SEARCH = SearchConfig(beam=1, passes=1, max_length_factor=1.5, max_length_extra=2)
@@ -112,7 +115,7 @@ def test_wang2017_is_a_gru_over_three_grus() -> None:
     model = make("wang2017")
     fusion = model.decoder.fusion
     found = read(model, range(6))
-    gates = fusion.gates(found)
+    gates = fusion.add(NO_SOURCE, found).gates
     assert found.src.shape == (6, 6)
     for t in range(6):
         state = [0.0] * 6
@@ -132,7 +135,7 @@ def test_prevtrg_reads_the_cell_before() -> None:
     assert found.trg[0].eq(0).all()
     assert torch.equal(found.trg[1:], states[:-1])
     assert torch.equal(found.trg_weights, torch.eye(6, dtype=torch.float64).roll(-1, 1).tril())
-    gates = model.decoder.fusion.gates(found)
+    gates = model.decoder.fusion.add(NO_SOURCE, found).gates
     for t in range(1, 6):
         expected = product(model.decoder.fusion.enter.weight, states[t - 1].tolist())
         assert gates[t].tolist() == pytest.approx(expected, abs=1e-12)
@@ -145,7 +148,7 @@ def test_jean2017_attends_to_the_words_before() -> None:
     found = read(model, own)
     assert [tuple(words.shape) for words in found.words] == [(4, 12), (1, 12), (4, 12)]
     projected, states = values(3, 18, seed=1), values(3, 12, seed=2)
-    looked = fusion.look(projected, states, fusion.attend(found))
+    looked = projected + fusion.look(states, fusion.add(NO_SOURCE, found).words)
     assert torch.equal(looked[1], projected[1])
     for row, t in ((0, 3), (2, 1)):
         src = torch.tensor([DOCUMENT[t - 1]])

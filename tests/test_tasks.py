@@ -17,7 +17,7 @@ from wholedoc.corpus.batches import make_batch, token_batches
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.model.decoder import Decoded, Decoder
-from wholedoc.model.language import DIRECTIONS, LanguageModel
+from wholedoc.model.language import LanguageModel, read_words
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.objective import DocumentSet, document_loss, encode_with_recomputation
 from wholedoc.training.tasks import language_task
@@ -192,9 +192,9 @@ def test_a_language_model_predicts_every_word_and_the_end(
             words += 1
     assert nats == pytest.approx(expected, rel=1e-9)
     assert counted == words
-    batch, lengths = DIRECTIONS[direction]([[7, 8, 9, EOS], [4, EOS]])
-    read_words = [row[:n] for row, n in zip(batch.tolist(), lengths.tolist(), strict=True)]
-    assert read_words == [[BOS, 7, 8, 9] if direction == "forward" else [BOS, 9, 8, 7], [BOS, 4]]
+    batch, lengths = read_words([[7, 8, 9, EOS], [4, EOS]], direction)
+    found = [row[:n] for row, n in zip(batch.tolist(), lengths.tolist(), strict=True)]
+    assert found == [[BOS, 7, 8, 9] if direction == "forward" else [BOS, 9, 8, 7], [BOS, 4]]
 
 
 def test_gradients_of_the_encoder_cannot_be_lost(corpus: EncodedCorpus) -> None:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from wholedoc.config import Config, load_config
 from wholedoc.decoding.translator import TranslatedDocument, Translator
-from wholedoc.model.decoder import Decoded, Decoder, DecoderState, Source
+from wholedoc.model.decoder import Decoded, Decoder, DecoderState
+from wholedoc.model.fusion import Source
 from wholedoc.model.memory import DocumentContext, Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run

@@ -151,7 +151,7 @@ class Predictor:
         projected = seen[:, :gates]
         if sentences.others is not None and self.model.decoder.fusion is not None:
             both = torch.cat((state.lower, state.upper), dim=-1)
-            projected = self.model.decoder.fusion.look(projected, both, sentences.others)
+            projected = projected + self.model.decoder.fusion.look(both, sentences.others)
         lower = gated(projected, from_lower[:, :gates], state.lower)
         upper = gated(self.between(lower), from_upper[:, :gates], state.upper)
         logits = sentences.output(seen[:, gates:].add_(upper).tanh_())  # (R, V)

@@ -22,7 +22,7 @@ from wholedoc.kernels import (
 )
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.encoder import Encoding, Gates
-from wholedoc.model.fusion import FUSIONS, Fusion
+from wholedoc.model.fusion import FUSIONS, Fusion, Source
 from wholedoc.model.local import CONTEXTS
 from wholedoc.model.memory import Readings
 
@@ -41,19 +41,6 @@ class DecoderState:
     def first(self, count: int) -> "DecoderState":
         """The first rows."""
         return DecoderState(self.lower[:count], self.upper[:count])
-
-
-@dataclass(frozen=True)
-class Source:
-    """All that the decoder is given of a batch of sentences, prepared once, used at every step."""
-
-    attended: Attended
-    gates: Float[Tensor, "sent gates"] | None = None
-    """What the readings add to the lower layer's projected input."""
-    logits: Float[Tensor, "sent vocabulary"] | None = None
-    """What the readings add to the logits."""
-    words: Attended | None = None
-    """Words outside the sentence that are attended to as well."""
 
 
 @dataclass(frozen=True)
@@ -179,15 +166,10 @@ class Decoder(nn.Module):
         words: Int[Tensor, " vocabulary"] | None = None,
     ) -> Source:
         """Project whatever is the same at every step; logits for some ``words`` or for all."""
-        attended = self.attention.attend(encoding)
+        source = Source(self.attention.attend(encoding))
         if self.fusion is None or readings is None:
-            return Source(attended)
-        return Source(
-            attended,
-            self.fusion.gates(readings),
-            self.fusion.logits(readings, words),
-            self.fusion.attend(readings),
-        )
+            return source
+        return self.fusion.add(source, readings, words)
 
     def step(
         self,
@@ -206,7 +188,7 @@ class Decoder(nn.Module):
         query = torch.cat((state.lower, state.upper), dim=-1)
         context, weights = self.attention(query, source)
         if self.fusion is not None and others is not None:
-            word = self.fusion.look(word, query, others)
+            word = word + self.fusion.look(query, others)
         dropped = context if dropout[0] is None else context * dropout[0]
         lower = self.lower(word + self.context(dropped), state.lower)
         dropped = lower if dropout[1] is None else lower * dropout[1]

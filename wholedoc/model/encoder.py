@@ -37,13 +37,8 @@ class BidirectionalGRU(nn.Module):
         self, words: Float[Tensor, "word input"], packing: Packing
     ) -> tuple[Float[Tensor, "word states"], Float[Tensor, "row states"]]:
         """States [→h ; ←h] of packed words, and [last →h ; first ←h] of their rows."""
-        ahead, back = (
-            GRUWeights(read.weight, recur.weight, read.bias, recur.bias)
-            for read, recur in (
-                (self.forward_input, self.forward_state),
-                (self.backward_input, self.backward_state),
-            )
-        )
+        both = (self.forward_input, self.forward_state), (self.backward_input, self.backward_state)
+        ahead, back = (GRUWeights(x.weight, h.weight, x.bias, h.bias) for x, h in both)
         return bigru(words, packing, ahead, back)
 
 

@@ -5,7 +5,7 @@ sentence and added at every step. For the same reason its dropout mask is drawn 
 Words that are attended to anew at each step have a way of their own.
 """
 
-from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch.nn.functional as F
@@ -19,10 +19,23 @@ from wholedoc.model.encoder import Gates
 from wholedoc.model.memory import DocumentContext, Queries, Readings, read_memory
 
 
-class Fusion(nn.Module, ABC):
+@dataclass(frozen=True)
+class Source:
+    """All that the decoder is given of a batch of sentences, prepared once, used at every step."""
+
+    attended: Attended
+    gates: Float[Tensor, "sent gates"] | None = None
+    """What the readings add to the lower layer's projected input."""
+    logits: Float[Tensor, "sent vocabulary"] | None = None
+    """What the readings add to the logits."""
+    words: Attended | None = None
+    """Words outside the sentence that are attended to as well."""
+
+
+class Fusion(nn.Module):
     """What sentences read, and what it adds to the decoder's lower layer or to its logits.
 
-    Each fusion says what and where; to the other places it adds nothing.
+    Each fusion says what and where; by itself this class reads and adds nothing.
     """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
@@ -30,40 +43,27 @@ class Fusion(nn.Module, ABC):
         self.scaled = config.scaled
         self.dropout = Dropout(dropout)
 
-    @abstractmethod
     def read(self, queries: Queries, document: DocumentContext) -> Readings:
         """What some sentences read of a document."""
+        del queries, document
+        return Readings()
 
     def entrances(self) -> list[nn.Linear]:
         """The matrices through which readings enter: with these at zero, they add nothing."""
         return []
 
-    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
-        """An addition to the projected input of the lower layer, the same at every step."""
-        del readings
-        return None
-
-    def logits(
-        self, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
-    ) -> Float[Tensor, "sent vocabulary"] | None:
-        """An addition to the logits of all words of the sentence; of some ``words`` alone."""
+    def add(
+        self, source: Source, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Source:
+        """The source with what the readings add; to the logits of all or some ``words`` alone."""
         del readings, words
-        return None
-
-    def attend(self, readings: Readings) -> Attended | None:
-        """Words outside the sentence that :meth:`look` is given at every step."""
-        del readings
-        return None
+        return source
 
     def look(
-        self,
-        projected: Float[Tensor, "sent gates"],
-        state: Float[Tensor, "sent both"],
-        words: Attended,
+        self, state: Float[Tensor, "sent both"], words: Attended
     ) -> Float[Tensor, "sent gates"]:
-        """The projected input of a step and what the words add to it, seen from both layers."""
-        del state, words
-        return projected
+        """What words outside the sentence add at a step, seen from the state of both layers."""
+        raise NotImplementedError
 
 
 class MemoryFusion(Fusion):
@@ -121,9 +121,12 @@ class MemoryToContext(MemoryFusion):
         self.source = Gates(2 * hidden, hidden, bias=False) if config.reads_source else None
         self.target = Gates(hidden, hidden, bias=False) if config.reads_target else None
 
-    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
-        """W_sm c_src + W_st c_trg."""
-        return self._project(readings)
+    def add(
+        self, source: Source, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Source:
+        """W_sm c_src + W_st c_trg, to the gates."""
+        del words
+        return replace(source, gates=self._project(readings))
 
 
 @final
@@ -139,11 +142,11 @@ class MemoryToOutput(MemoryFusion):
         self.source = nn.Linear(2 * hidden, vocabulary, bias=False) if config.reads_source else None
         self.target = nn.Linear(hidden, vocabulary, bias=False) if config.reads_target else None
 
-    def logits(
-        self, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
-    ) -> Float[Tensor, "sent vocabulary"] | None:
-        """W_ym c_src + W_yt c_trg."""
-        return self._project(readings, words)
+    def add(
+        self, source: Source, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Source:
+        """W_ym c_src + W_yt c_trg, to the logits."""
+        return replace(source, logits=self._project(readings, words))
 
 
 FUSIONS: dict[str, type[MemoryToContext] | type[MemoryToOutput]] = {

@@ -33,17 +33,13 @@ class LanguageModel(nn.Module):
         return dropped
 
 
-def read_forward(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """``<s> x_1 … x_n``, padded, and how many words are read; sentences end with ``</s>``."""
-    return pad([[BOS, *sentence[:-1]] for sentence in sentences])
+DIRECTIONS = {"forward": slice(None, -1), "backward": slice(-2, None, -1)}
+"""Which words of a sentence a model reads, and in which order: all but ``</s>``."""
 
 
-def read_backward(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """``<s> x_n … x_1``, padded, and the number of words read."""
-    return pad([[BOS, *sentence[-2::-1]] for sentence in sentences])
-
-
-DIRECTIONS = {"forward": read_forward, "backward": read_backward}
+def read_words(sentences: Sequence[Sequence[int]], direction: str) -> tuple[Tensor, Tensor]:
+    """``<s> x_1 … x_n`` or ``<s> x_n … x_1``, padded, and how many words are read."""
+    return pad([[BOS, *sentence[DIRECTIONS[direction]]] for sentence in sentences])
 
 
 @final
@@ -77,7 +73,7 @@ class SentenceVectors(nn.Module):
         device = next(self.parameters()).device
         last = []
         for direction, model in self.models.items():
-            words, lengths = DIRECTIONS[direction](sentences)
+            words, lengths = read_words(sentences, direction)
             states = model(words.to(device))
             last.append(states[torch.arange(len(sentences)), lengths - 1])
         return list(torch.cat(last, dim=-1))

@@ -4,6 +4,7 @@ Each is a fusion. Widths: E of an embedding, H of a recurrent layer; T sentences
 words of a sentence. Without a sentence before it, a sentence reads exactly zero.
 """
 
+from dataclasses import replace
 from typing import final
 
 import torch
@@ -15,7 +16,7 @@ from wholedoc.config import ModelConfig
 from wholedoc.kernels import pack
 from wholedoc.model.attention import Attended, Attention
 from wholedoc.model.encoder import BidirectionalGRU, Gates
-from wholedoc.model.fusion import Fusion
+from wholedoc.model.fusion import Fusion, Source
 from wholedoc.model.memory import DocumentContext, Queries, Readings
 
 _WINDOW = 3
@@ -30,10 +31,14 @@ class LocalContext(Fusion):
         """W_sd, W_st or W_sp."""
         return [self.enter]
 
-    def gates(self, readings: Readings) -> Float[Tensor, "sent gates"] | None:
-        """W_sd d_t or W_st m_{t−1}."""
+    def add(
+        self, source: Source, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Source:
+        """W_sd d_t or W_st m_{t−1}, to the gates."""
+        del words
         reading = readings.trg if readings.src is None else readings.src
-        return None if reading is None else self.enter(self.dropout(reading))
+        gates = None if reading is None else self.enter(self.dropout(reading))
+        return replace(source, gates=gates)
 
 
 @final
@@ -122,24 +127,24 @@ class Jean2017(LocalContext):
             encoded = dict(zip(places, trimmed, strict=True))
         return Readings(words=tuple(encoded.get(t, nothing) for t in before))
 
-    def attend(self, readings: Readings) -> Attended | None:
+    def add(
+        self, source: Source, readings: Readings, words: Int[Tensor, " vocabulary"] | None = None
+    ) -> Source:
         """W'_ae h'_i and h'_i, padded."""
+        del words
         if readings.words is None:
-            return None
+            return source
         states = pad_sequence(list(readings.words), batch_first=True)  # (T, I, 2H)
         lengths = torch.tensor([len(words) for words in readings.words], device=states.device)
         mask = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
-        return Attended(self.attention.key(states), states, mask)
+        return replace(source, words=Attended(self.attention.key(states), states, mask))
 
     def look(
-        self,
-        projected: Float[Tensor, "sent gates"],
-        state: Float[Tensor, "sent both"],
-        words: Attended,
+        self, state: Float[Tensor, "sent both"], words: Attended
     ) -> Float[Tensor, "sent gates"]:
-        """W_sp c'_j, added; c'_j has a fresh dropout mask at each step, as c_j has."""
+        """W_sp c'_j; c'_j has a fresh dropout mask at each step, as c_j has."""
         context, _ = self.attention(state, words)
-        added: Tensor = projected + self.enter(self.dropout(context))
+        added: Tensor = self.enter(self.dropout(context))
         return added
 
 
@@ -149,11 +154,6 @@ class More(Fusion):
 
     A control. What the second stage gains without any context is no gain from context.
     """
-
-    def read(self, queries: Queries, document: DocumentContext) -> Readings:
-        """Nothing."""
-        del queries, document
-        return Readings()
 
 
 CONTEXTS: dict[str, type[Fusion]] = {

@@ -105,6 +105,8 @@ class TranslationModel(nn.Module):
 def initialise(model: nn.Module, seed: int) -> None:
     """Glorot-uniform matrices, one per gate; zero biases; uniform embeddings of variance 1/E."""
     generator = torch.Generator().manual_seed(seed)
+    # An output matrix may be tied to an embedding, and then has its initial values.
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, nn.Embedding):
@@ -115,7 +117,7 @@ def initialise(model: nn.Module, seed: int) -> None:
             for parameter in module.parameters(recurse=False):
                 if parameter.dim() == 1:
                     parameter.zero_()
-                elif not _is_embedding(model, parameter):
+                elif id(parameter) not in embeddings:
                     rows, columns = parameter.shape
                     _fill(parameter, math.sqrt(6 / (rows // gates + columns)), generator)
 
@@ -123,11 +125,6 @@ def initialise(model: nn.Module, seed: int) -> None:
 def _fill(parameter: Tensor, bound: float, generator: torch.Generator) -> None:
     """Uniform values, drawn on the CPU so that they are the same on every device."""
     parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
-
-
-def _is_embedding(model: nn.Module, parameter: Tensor) -> bool:
-    """Whether an output matrix is tied to an embedding, which has its own initial values."""
-    return any(isinstance(m, nn.Embedding) and m.weight is parameter for m in model.modules())
 
 
 @dataclass(frozen=True)
@@ -142,8 +139,7 @@ class Size:
 def measure_sizes(config: ModelConfig, src_vocabulary: int, trg_vocabulary: int) -> list[Size]:
     """The size of every variant of a model with the given vocabularies."""
     sizes = []
-    fusions, memories = get_args(FusionName), get_args(MemoryName)
-    for fusion, memory in itertools.product(fusions, memories):
+    for fusion, memory in itertools.product(get_args(FusionName), get_args(MemoryName)):
         if (fusion == "none") != (memory == "none"):
             continue
         variant = replace(config, fusion=fusion, memory=memory)

@@ -16,7 +16,7 @@ from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import GREEDY, search
 from wholedoc.kernels import mixed_precision
-from wholedoc.model.language import DIRECTIONS, LanguageModel
+from wholedoc.model.language import LanguageModel, read_words
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import language_stage
@@ -186,10 +186,9 @@ def language_task(
 ) -> Task:
     """Stage 0: predict each word of source sentences, read in one direction."""
     device = next(model.parameters()).device
-    read = DIRECTIONS[direction]
 
     def loss(corpus: EncodedCorpus, sentences: Indices, smoothing: float) -> Loss:
-        words, lengths = read([corpus.src(int(t)).tolist() for t in sentences])
+        words, lengths = read_words([corpus.src(int(t)).tolist() for t in sentences], direction)
         following = words.roll(-1, dims=1)
         rows = torch.arange(len(words))
         following[rows, lengths - 1] = EOS
