@@ -17,14 +17,11 @@ from torch import Tensor
 
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.corpus.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from wholedoc.corpus.vocabulary import SPECIALS, Vocabulary
 from wholedoc.corpus.word_translations import Aligner, WordIds
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.store.checkpoint import read_tensors
-
-SPECIALS = (PAD, UNK, BOS, EOS)
-"""The first words of every vocabulary, in order; always in the list, so they keep their places."""
 
 
 def learn_lexicon(
@@ -82,7 +79,7 @@ class Shortlist:
         present = torch.zeros(self.vocabularies[0], dtype=torch.bool)
         present[src.flatten().cpu()] = True
         allowed = torch.zeros(self.vocabularies[1], dtype=torch.bool)
-        allowed[list(SPECIALS)] = True
+        allowed[: len(SPECIALS)] = True  # always in the list, so they keep their places
         allowed[self.frequent] = True
         allowed[self.trg[present[self.src]]] = True
         return allowed.nonzero()[:, 0].to(src.device)
