@@ -55,11 +55,9 @@ def read_lexicon(path: Path) -> dict[str, str]:
         try:
             src, trg = line.decode("utf-8").split("\t")
         except ValueError as error:
-            raise UserError(
-                "not a pair of words separated by a tab",
-                where=f"{path}:{number}",
-                fix="remove the file and run `wholedoc train` again",
-            ) from error
+            what = "not a pair of words separated by a tab"
+            fix = "remove the file and run `wholedoc train` again"
+            raise UserError(what, where=f"{path}:{number}", fix=fix) from error
         lexicon[src] = trg
     return lexicon
 
