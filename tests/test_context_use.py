@@ -73,7 +73,7 @@ def test_every_condition_equals_a_slow_score(fusion: str, name: str, memory: str
             quick = (scores.document, scores.nothing, scores.sentence_model, scores.shuffled)
             assert [condition[t] for condition in quick] == pytest.approx(slow, abs=1e-9)
         assert found[d].words == [len(target) + 1 for target in TARGETS[d]]
-    assert found[2] == ContextScores([], [], [], [], [], None, None)
+    assert found[2] == ContextScores([], None, None, [], [], [], [])
 
 
 def test_the_conditions_differ() -> None:
@@ -136,7 +136,7 @@ def test_a_sentence_model_uses_no_context() -> None:
 def made(*log2: tuple[float, ...], words: list[int]) -> ContextScores:
     """Scores from logarithms to base 2: one row per condition."""
     rows = [[math.log(2) * value for value in row] for row in log2]
-    return ContextScores(words, rows[0], rows[1], rows[2], rows[3], None, None)
+    return ContextScores(words, None, None, rows[0], rows[1], rows[2], rows[3])
 
 
 FIRST = made((-1, -2), (-4, -3), (-5, -4), (-9, -6), words=[2, 2])
@@ -188,7 +188,7 @@ def test_far_sentences_share_a_line() -> None:
     weights = torch.zeros(9, 9)
     weights[:, 0] = 1.0
     weights[0] = 0.0
-    source = ContextScores([1], [-1.0], [-1.0], [-1.0], None, weights, None)
+    source = ContextScores([1], weights, None, [-1.0], [-1.0], [-1.0])
     lines = measure_context_use(["a"], [source], "given").summary
     (far,) = [line for line in lines if line.strip().startswith("< -5")]
     assert far.split()[:4] == ["<", "-5", "37.5%", "9.4%"]  # 3 of 8 readings, 6 of 64 pairs

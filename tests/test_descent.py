@@ -246,7 +246,7 @@ def test_shuffled_memory_needs_another_document() -> None:
 
 def test_a_model_without_memory_has_none_to_shuffle() -> None:
     base = make_system().base
-    with pytest.raises(UserError, match="reads no memory"):
+    with pytest.raises(UserError, match="reads no document"):
         translate_documents(
             TranslationSystem(base, base), DOCUMENTS, replace(CONFIG, shuffle_memory=True)
         )

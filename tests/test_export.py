@@ -146,7 +146,7 @@ def test_what_cannot_be_exported(runs, exports, tmp_path: Path, case: str) -> No
     else:
         model = make_run(tmp_path / "run", MODELS["context"]).directory
         (model / "stage2.safetensors").unlink()
-        message = "no trained document model"
+        message = "no trained weights yet: stage2"
     with pytest.raises(UserError, match=message):
         export_model(model, out, 5, 5)
     assert case == "existing" or not out.exists()

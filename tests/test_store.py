@@ -49,7 +49,7 @@ def test_translating_imports_nothing_of_training(both: Run) -> None:
 def test_a_document_run_without_its_document_model_is_refused(both: Run, tmp_path: Path) -> None:
     shutil.copytree(both.directory, tmp_path / "run")
     (tmp_path / "run" / "stage2.safetensors").unlink()
-    with pytest.raises(UserError, match=r"run: holds no trained document model yet \(stage2"):
+    with pytest.raises(UserError, match="run: holds no trained weights yet: stage2"):
         Translator.load(tmp_path / "run")
 
 

@@ -95,13 +95,12 @@ class _CoordinateDescent:
 
     def measure(self, documents: Sequence[DocumentTranslation]) -> None:
         """The pseudo-log-likelihood of each document's current translations."""
-        readings = [document.read() for document in documents]
         scores = score_translations(
             self.system.model,
             [document.sentences for document in documents],
             [[list(tokens) for tokens in document.tokens] for document in documents],
             self.config.batch_tokens,
-            readings,
+            [document.read() for document in documents],
         )
         for document, found in zip(documents, scores, strict=True):
             document.objective.append(fsum(found))

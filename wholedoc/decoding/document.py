@@ -109,16 +109,20 @@ def _tokens(translations: list[list[Hypothesis]]) -> list[tuple[int, ...]]:
     return [best[0].tokens for best in translations]
 
 
+def require_context(system: TranslationSystem, where: str) -> None:
+    """Raise where a model reads nothing but the sentence that it translates."""
+    if not system.reads_documents:
+        fix = "choose a model that was trained with a memory or a local context"
+        raise UserError("this model reads no document", where=where, fix=fix)
+
+
 def shuffle_memories(system: TranslationSystem, documents: Sequence[DocumentTranslation]) -> None:
     """Let each document read the memory of the one before it, and the first that of the last."""
+    where = "search.shuffle_memory"
+    require_context(system, where)
     filled = [document for document in documents if document.sentences]
-    reason, fix = "", ""
-    if not system.reads_documents:
-        reason, fix = "this model reads no memory", "choose a document model, or do not shuffle"
-    elif len(filled) == 1:
-        reason = "there is no other document whose memory could be read"
-        fix = "translate at least two documents at once"
-    if reason:
-        raise UserError(reason, where="search.shuffle_memory", fix=fix)
+    if len(filled) == 1:
+        what = "there is no other document whose memory could be read"
+        raise UserError(what, where=where, fix="translate at least two documents at once")
     for i, document in enumerate(filled):
         document.foreign = filled[i - 1]

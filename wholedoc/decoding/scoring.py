@@ -12,10 +12,15 @@ from torch import Tensor
 from wholedoc.config import ScoringMemory
 from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
-from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
+from wholedoc.decoding.document import (
+    DocumentTranslation,
+    Progress,
+    Sentence,
+    require_context,
+    shuffle_memories,
+)
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
 from wholedoc.decoding.search import GREEDY, search
-from wholedoc.errors import UserError
 from wholedoc.kernels import one_thread
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.memory import Readings, gather_readings
@@ -41,18 +46,18 @@ class ContextScores:
 
     words: list[int]
     """Tokens of each translation, ``</s>`` included."""
+    source_weights: Float[Tensor, "sent cell"] | None
+    """Whom each sentence read in the source memory of its own document."""
+    target_weights: Float[Tensor, "sent cell"] | None
+    """Whom each sentence read in the target memory of its own document."""
     document: list[float]
     """log P(y_t | x_t, y_-t, x_-t): their own document."""
     nothing: list[float]
     """The same weights, with all readings zero."""
     sentence_model: list[float]
     """log P(y_t | x_t) by the sentence model of stage 1."""
-    shuffled: list[float] | None
+    shuffled: list[float] | None = None
     """The memory of another document; None where there is no other."""
-    source_weights: Float[Tensor, "sent cell"] | None
-    """Whom each sentence read in the source memory of its own document."""
-    target_weights: Float[Tensor, "sent cell"] | None
-    """Whom each sentence read in the target memory of its own document."""
 
 
 @torch.inference_mode()
@@ -178,12 +183,7 @@ def score_context(
 
     The other document is the one before, as in translating with shuffled memory.
     """
-    if not system.reads_documents:
-        raise UserError(
-            "this model reads no document",
-            where="use of context",
-            fix="choose a model that was trained with a memory or a local context",
-        )
+    require_context(system, "use of context")
     known = translations if memory == "given" else [None] * len(documents)
     opened = _open_documents(system, documents, known, batch_tokens)
     own = [document.read() for document in opened]
@@ -195,18 +195,10 @@ def score_context(
         score_translations(model, documents, translations, batch_tokens, readings, progress)
         for model, readings in conditions
     ]
-    return [
-        ContextScores(
-            words=[len(tokens) + 1 for tokens in translations[d]],
-            document=scores[0][d],
-            nothing=scores[1][d],
-            sentence_model=scores[2][d],
-            shuffled=scores[3][d] if len(scores) > 3 else None,
-            source_weights=own[d].src_weights,
-            target_weights=own[d].trg_weights,
-        )
-        for d in range(len(documents))
-    ]
+    words = [[len(tokens) + 1 for tokens in document] for document in translations]
+    weights = [(read.src_weights, read.trg_weights) for read in own]
+    found = zip(words, weights, zip(*scores, strict=True), strict=True)
+    return [ContextScores(counts, *read, *each) for counts, read, each in found]
 
 
 @one_thread()

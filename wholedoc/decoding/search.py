@@ -134,18 +134,17 @@ def greedy(frontier: _Frontier, trace: "_Trace") -> None:
         best, chosen = logits.max(dim=-1)
         scores = scores + (best - total)
         trace.weights.append(weights.flatten(0, 1))
-        ended = chosen == EOS
-        going = ~ended
-        rows = ended.nonzero()[:, 0]
+        rows = (chosen == EOS).nonzero()[:, 0]
         trace.finish(frontier.live[rows], rows, scores[rows], frontier.state.upper)
-        rows = going.nonzero()[:, 0]
+        rows = (chosen != EOS).nonzero()[:, 0]
         if len(rows) == 0:
             break
-        if len(rows) < len(going):
+        if len(rows) < len(chosen):
             frontier.drop(rows)
             scores, chosen = scores[rows], chosen[rows]
         frontier.go_on(rows, chosen)
-        trace.extend(frontier.words, rows)
+        trace.words.append(frontier.words)
+        trace.parents.append(rows)
 
 
 def beam(frontier: _Frontier, trace: "_Trace", width: int) -> None:
@@ -184,7 +183,8 @@ def beam(frontier: _Frontier, trace: "_Trace", width: int) -> None:
         scores = best.gather(-1, onward)
         rows = parents.gather(-1, onward).flatten()
         frontier.go_on(rows, chosen.gather(-1, onward).flatten())
-        trace.extend(frontier.words, rows)
+        trace.words.append(frontier.words)
+        trace.parents.append(rows)
 
 
 def _best(
@@ -211,6 +211,7 @@ def _best(
     return best, rows.gather(1, of), columns.gather(1, of) + size * (places % depth)
 
 
+@dataclass
 class _Trace:
     """What a search did, step by step, from which finished hypotheses are read backwards.
 
@@ -218,19 +219,15 @@ class _Trace:
     the row of this step it goes on from.
     """
 
-    def __init__(self, src_lengths: list[int], nbest: int, length_penalty: float) -> None:
-        self.src_lengths = src_lengths
-        self.nbest = nbest
-        self.length_penalty = length_penalty
+    src_lengths: list[int]
+    nbest: int
+    length_penalty: float
+
+    def __post_init__(self) -> None:
         self.weights: list[Float[Tensor, "row src_word"]] = []
         self.words: list[Int[Tensor, " row"]] = []
         self.parents: list[Int[Tensor, " row"]] = []
-        self.ended: list[list[_End]] = [[] for _ in src_lengths]
-
-    def extend(self, words: Int[Tensor, " next_row"], parents: Int[Tensor, " next_row"]) -> None:
-        """The rows of the next step."""
-        self.words.append(words)
-        self.parents.append(parents)
+        self.ended: list[list[_End]] = [[] for _ in self.src_lengths]
 
     def finish(
         self,

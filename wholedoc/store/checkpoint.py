@@ -116,11 +116,8 @@ def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
     """The tensors of a file that has just these names."""
     tensors = _read(path)
     if tensors.keys() != set(names):
-        raise UserError(
-            f"holds other tensors than {', '.join(names)}",
-            where=str(path),
-            fix="restore it from a copy",
-        )
+        what = f"holds other tensors than {', '.join(names)}"
+        raise UserError(what, where=str(path), fix="restore it from a copy")
     return [tensors[name] for name in names]
 
 
@@ -174,11 +171,8 @@ def _put(tensors: dict[str, Tensor], parameters: dict[str, nn.Parameter], path: 
     """Copy tensors into a model of the same names and shapes."""
     for name in sorted(parameters.keys() ^ tensors.keys()):
         side = "lacks" if name in parameters else "has an unknown"
-        raise UserError(
-            f"{side} tensor {name}",
-            where=str(path),
-            fix="the file belongs to a model of another configuration",
-        )
+        fix = "the file belongs to a model of another configuration"
+        raise UserError(f"{side} tensor {name}", where=str(path), fix=fix)
     with torch.no_grad():
         for name, parameter in parameters.items():
             if parameter.shape != tensors[name].shape:

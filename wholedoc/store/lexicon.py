@@ -17,14 +17,11 @@ from torch import Tensor
 
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.encoded import EncodedCorpus
-from wholedoc.corpus.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from wholedoc.corpus.vocabulary import SPECIALS, Vocabulary
 from wholedoc.corpus.word_translations import Aligner, WordIds
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.store.checkpoint import read_tensors
-
-SPECIALS = (PAD, UNK, BOS, EOS)
-"""The first words of every vocabulary, in order; always in the list, so they keep their places."""
 
 
 def learn_lexicon(
@@ -58,11 +55,9 @@ def read_lexicon(path: Path) -> dict[str, str]:
         try:
             src, trg = line.decode("utf-8").split("\t")
         except ValueError as error:
-            raise UserError(
-                "not a pair of words separated by a tab",
-                where=f"{path}:{number}",
-                fix="remove the file and run `wholedoc train` again",
-            ) from error
+            what = "not a pair of words separated by a tab"
+            fix = "remove the file and run `wholedoc train` again"
+            raise UserError(what, where=f"{path}:{number}", fix=fix) from error
         lexicon[src] = trg
     return lexicon
 
@@ -82,7 +77,7 @@ class Shortlist:
         present = torch.zeros(self.vocabularies[0], dtype=torch.bool)
         present[src.flatten().cpu()] = True
         allowed = torch.zeros(self.vocabularies[1], dtype=torch.bool)
-        allowed[list(SPECIALS)] = True
+        allowed[: len(SPECIALS)] = True  # always in the list, so they keep their places
         allowed[self.frequent] = True
         allowed[self.trg[present[self.src]]] = True
         return allowed.nonzero()[:, 0].to(src.device)

@@ -45,18 +45,13 @@ def load_model(directory: str | Path) -> TrainedModel:
     sizes = len(src), len(trg)
     device = choose_device(config)
     stage1, stage2 = run.stage("stage1").best, run.stage("stage2").best
-    if not stage1.exists():
-        raise UserError(
-            "holds no trained weights yet",
-            where=str(run.directory),
-            fix="let `wholedoc train` finish its first epoch",
-        )
-    if config.model.reads_document and not stage2.exists():
-        raise UserError(
-            f"holds no trained document model yet ({stage2.name} is missing)",
-            where=str(run.directory),
-            fix="let `wholedoc train` finish the first epoch of stage 2, or restore the file",
-        )
+    for file in (stage1, stage2) if config.model.reads_document else (stage1,):
+        if not file.exists():
+            raise UserError(
+                f"holds no trained weights yet: {file.name} is missing",
+                where=str(run.directory),
+                fix=f"let `wholedoc train` finish the first epoch of {file.stem}, or restore it",
+            )
     base = TranslationModel(config.model.without_context(), *sizes)
     load_weights(stage1, base)
     document, vectors = None, None

@@ -179,11 +179,8 @@ class Run:
         """An encoded corpus."""
         corpus = EncodedCorpus.open(self.data(name))
         if corpus is None:
-            raise UserError(
-                "is incomplete or damaged",
-                where=str(self.data(name)),
-                fix="remove it and run `wholedoc train` again",
-            )
+            fix = "remove it and run `wholedoc train` again"
+            raise UserError("is incomplete or damaged", where=str(self.data(name)), fix=fix)
         return corpus
 
 

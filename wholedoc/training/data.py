@@ -131,11 +131,8 @@ def open_corpus(config: Config, name: str) -> FilteredCorpus:
     """One set of the configuration; only what is trained on is filtered."""
     files: CorpusFiles = getattr(config.data, name)
     if not files.src:
-        raise UserError(
-            f"data.{name}.src is not set",
-            where="configuration",
-            fix=f"add --set data.{name}.src=FILE --set data.{name}.trg=FILE",
-        )
+        fix = f"add --set data.{name}.src=FILE --set data.{name}.trg=FILE"
+        raise UserError(f"data.{name}.src is not set", where="configuration", fix=fix)
     data = config.data
     filters = {
         "train": Filters(data.min_sentences, data.max_words, data.max_ratio),

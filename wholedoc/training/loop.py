@@ -47,11 +47,11 @@ class RunLog:
             try:
                 from torch.utils.tensorboard.writer import SummaryWriter
             except ImportError as error:
-                raise UserError(
+                what, fix = (
                     "TensorBoard is not installed",
-                    where="tensorboard = true",
-                    fix="run: pip install 'wholedoc[tensorboard]'",
-                ) from error
+                    "run: pip install 'wholedoc[tensorboard]'",
+                )
+                raise UserError(what, where="tensorboard = true", fix=fix) from error
             self._board = SummaryWriter(str(directory / "tensorboard"))
 
     def write(self, event: str, stage: str = "", **values: float | str) -> None:
@@ -101,9 +101,8 @@ def make_optimiser(
     """The optimiser of a stage."""
     if config.optimiser == "sgd":
         return torch.optim.SGD(parameters, lr=config.learning_rate, fused=True)
-    return torch.optim.Adam(
-        parameters, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True
-    )
+    betas = (0.9, 0.98)
+    return torch.optim.Adam(parameters, config.learning_rate, betas, eps=1e-9, fused=True)
 
 
 def take_step(optimiser: torch.optim.Optimizer, scale: float) -> None:

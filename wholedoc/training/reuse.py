@@ -48,9 +48,7 @@ class Reuse:
                 continue
             same = (theirs.data, theirs.vocabulary) == (config.data, config.vocabulary)
             same = same and all(path.exists() for path in other.vocabulary_files())
-            same = same and all(
-                EncodedCorpus.open(corpora[name], digests[name]) for name in digests
-            )
+            same = same and all(EncodedCorpus.open(corpora[n], digests[n]) for n in digests)
             if same and self._made_alike("data and vocabularies", other):
                 for name, corpus in corpora.items():
                     for file in sorted(corpus.iterdir(), key=lambda file: file.name == "meta.json"):
