@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.decoding.translator import Translator
 from wholedoc.files import write_atomically
-from wholedoc.metrics.phenomena import Phenomena, measure, read_key
+from wholedoc.metrics.phenomena import Phenomenon, measure, read_key
 from wholedoc.metrics.scores import Score, corpus_bleu
 from wholedoc.progress import say
 from wholedoc.rendering.tables import escape, make_page, make_table
 from wholedoc.synthetic import SynthConfig, write_synth
-from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem
+from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, Kind
 from wholedoc.synthetic.language import build_language
 from wholedoc.training.stages import train
 
@@ -44,11 +44,11 @@ class DemoMeasures:
     """What translations of the test set reached."""
 
     bleu: Score
-    phenomena: Phenomena
+    phenomena: dict[Kind, Phenomenon]
 
     def to_json(self) -> dict[str, Any]:
         """The measures, by their names on the command line."""
-        kinds = self.phenomena.kinds
+        kinds = self.phenomena
         return {
             "bleu": self.bleu.value,
             "signature": self.bleu.signature,
@@ -87,10 +87,10 @@ class Tour:
 
     def to_json(self) -> dict[str, Any]:
         """One object for ``demo --json``."""
-        best = self.systems[0].measures.phenomena.to_json()
+        kinds = self.systems[0].measures.phenomena
         return {
             "systems": [system.to_json() for system in self.systems],
-            "bounds": {kind: best[kind]["best"] for kind in KINDS},
+            "bounds": {kind: asdict(kinds[kind])["best"] for kind in KINDS},
         }
 
 
@@ -202,7 +202,7 @@ def _rows(tour: Tour) -> list[list[str]]:
         rows.append([system.name, *_measured(system.measures)])
         if system.shuffled is not None:
             rows.append([f"{system.name}, shuffled", *_measured(system.shuffled)])
-    kinds = tour.systems[0].measures.phenomena.kinds
+    kinds = tour.systems[0].measures.phenomena
     for information in INFORMATION:
         best = [kinds[kind].best[information] for kind in KINDS]
         bounds = [f"{100 * b.accuracy:.1f} ± {100 * b.deviation:.1f}" for b in best]
@@ -212,7 +212,7 @@ def _rows(tour: Tour) -> list[list[str]]:
 
 
 def _measured(measures: DemoMeasures) -> list[str]:
-    kinds = measures.phenomena.kinds
+    kinds = measures.phenomena
     accuracies = [_percent(kinds[kind].accuracy) for kind in KINDS]
     return [f"{measures.bleu.value:.1f}", *accuracies, _percent(kinds["name"].consistency)]
 

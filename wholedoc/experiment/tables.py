@@ -345,11 +345,11 @@ def artificial_table(make: CellMaker) -> Table:
     items = read_key(make.results.experiment.corpus / "test.key.jsonl")
 
     def cells(runs: Sequence[RunResults]) -> list[Cell]:
-        found = [measure(items, run.translations).kinds for run in runs]
+        found = [measure(items, run.translations) for run in runs]
         return [number_cell(_mean(100 * kinds[kind].accuracy for kinds in found)) for kind in KINDS]
 
     rows = mark_best(make.rows(make.config.systems, len(KINDS), cells), range(len(KINDS)))
-    best = measure(items, make.results.references).kinds
+    best = measure(items, make.results.references)
     for information in INFORMATION:
         bounds = tuple(number_cell(100 * best[kind].best[information].accuracy) for kind in KINDS)
         rows.append(Row(f"best from {_INFORMATION[information]}", bounds, 1))

@@ -325,8 +325,15 @@ def read_evaluation(
             raise UserError(
                 f"{code!r} is no language code", where=option, fix="give one such as de, en or et"
             )
-    named = [_parse_output(output) for output in outputs]
-    paths = [ref, *([src] if src else []), *(file for _, file in named)]
+    names, files = [], []
+    for output in outputs:
+        name, _, file = output.partition("=")
+        if not (name and file):
+            what = f"{output!r} names no system and its file"
+            raise UserError(what, where="--sys", fix="write --sys NAME=FILE")
+        names.append(name)
+        files.append(file)
+    paths = [ref, *([src] if src else []), *files]
     fix = "all files need the same sentences, line by line"
     lines = list(align_files(*map(Path, paths), fix=fix))
     text = read_source_lines(ref, doc)
@@ -336,19 +343,10 @@ def read_evaluation(
         lines = _drop_markers(lines, text, paths)
     columns = list(zip(*lines, strict=True))
     systems: Outputs = {}
-    for (name, _), column in zip(named, columns[-len(named) :], strict=True):
+    for name, column in zip(names, columns[-len(names) :], strict=True):
         systems.setdefault(name, []).append(column)
     src_lang, lang = languages
     return EvaluationSet(columns[0], sizes, columns[1] if src else None, lang, src_lang), systems
-
-
-def _parse_output(output: str) -> tuple[str, str]:
-    name, equals, file = output.partition("=")
-    if not (name and equals and file):
-        raise UserError(
-            f"{output!r} names no system and its file", where="--sys", fix="write --sys NAME=FILE"
-        )
-    return name, file
 
 
 def _drop_markers(

@@ -4,10 +4,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
@@ -49,23 +48,17 @@ class Phenomenon:
     best: dict[Information, Best]
 
 
-@dataclass(frozen=True, slots=True)
-class Phenomena:
-    """The measures of every kind of item the key holds."""
-
-    kinds: dict[Kind, Phenomenon]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values by kind."""
-        return asdict(self)["kinds"]  # type: ignore[no-any-return]
-
-
 def read_key(path: Path) -> list[KeyItem]:
     """Read a ``.key.jsonl`` file that ``write_synth`` wrote."""
     items = []
     for number, line in enumerate(read_lines(path), start=1):
         try:
-            items.append(_item(json.loads(line)))
+            fields = json.loads(line)
+            if fields["kind"] not in KINDS:
+                raise ValueError(f"unknown kind {fields['kind']!r}")
+            bounds = {name: Bound(**fields["bounds"][name]) for name in INFORMATION}
+            fields |= {"renderings": tuple(fields["renderings"]), "bounds": bounds}
+            items.append(KeyItem(**fields))
         except (ValueError, TypeError, KeyError) as error:
             raise UserError(
                 f"not an item of a key ({type(error).__name__}: {error})",
@@ -75,17 +68,8 @@ def read_key(path: Path) -> list[KeyItem]:
     return items
 
 
-def _item(fields: dict[str, Any]) -> KeyItem:
-    if fields["kind"] not in KINDS:
-        raise ValueError(f"unknown kind {fields['kind']!r}")
-    bounds: dict[Information, Bound] = {
-        information: Bound(**fields["bounds"][information]) for information in INFORMATION
-    }
-    return KeyItem(**{**fields, "renderings": tuple(fields["renderings"]), "bounds": bounds})
-
-
-def measure(key: Sequence[KeyItem], translations: Sequence[str]) -> Phenomena:
-    """Measure ``translations``, one for each line of the corpus that ``key`` belongs to."""
+def measure(key: Sequence[KeyItem], translations: Sequence[str]) -> dict[Kind, Phenomenon]:
+    """Measure each kind of item in ``translations``, one for each line of the corpus of ``key``."""
     for item in key:
         if item.lines != len(translations) or not 0 <= item.line < item.lines:
             raise UserError(
@@ -99,7 +83,7 @@ def measure(key: Sequence[KeyItem], translations: Sequence[str]) -> Phenomena:
         items = [item for item in key if item.kind == kind]
         if items:
             kinds[kind] = _phenomenon(kind, items, [tokens[item.line] for item in items])
-    return Phenomena(kinds)
+    return kinds
 
 
 def _phenomenon(

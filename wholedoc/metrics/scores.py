@@ -58,10 +58,6 @@ class EvaluationSet:
         """How many there are of each unit."""
         return {"sentence": len(self.references), "document": len(self.documents)}
 
-    def join(self, sentences: Sequence[str]) -> list[str]:
-        """The text of each document as one line."""
-        return [" ".join(document) for document in cut_documents(sentences, self.documents)]
-
 
 class Metric(ABC):
     """Statistics of translations, and the scores of their sums.
@@ -103,7 +99,9 @@ class _Sacrebleu(Metric):
     def _make(self, references: Sequence[str]) -> SacrebleuMetric: ...
 
     def _segments(self, lines: Sequence[str]) -> Sequence[str]:
-        return self._data.join(lines) if self.unit == "document" else lines
+        if self.unit == "sentence":
+            return lines
+        return [" ".join(document) for document in cut_documents(lines, self._data.documents)]
 
     def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
         """Those of sacrebleu."""

@@ -116,11 +116,6 @@ class ContrastiveItem:
     kind: str
     """What the item tests; items without a name of it count in the whole only."""
 
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """The reference, then the alternatives."""
-        return (self.reference, *self.alternatives)
-
 
 @dataclass(frozen=True, slots=True)
 class ItemScore:
@@ -220,10 +215,13 @@ def score_items(
         for group in group_documents(list(sharing.items()), lambda shared: len(shared[0][0])):
             sources, targets = zip(*(document for document, _ in group), strict=True)
             chosen = [(d, i) for d, (_, indices) in enumerate(group) for i in indices]
-            texts = [(d, items[i].sentence, one) for d, i in chosen for one in items[i].candidates]
+            texts = []
+            for d, i in chosen:
+                candidates = (items[i].reference, *items[i].alternatives)
+                texts += [(d, items[i].sentence, candidate) for candidate in candidates]
             found = iter(translator.score_candidates(sources, targets, texts))
             for _, i in chosen:
-                reference, *alternatives = islice(found, len(items[i].candidates))
+                reference, *alternatives = islice(found, 1 + len(items[i].alternatives))
                 scores[i] = ItemScore(items[i], reference, tuple(alternatives))
             bar.advance(len(chosen))
     return [scores[i] for i in range(len(items))]

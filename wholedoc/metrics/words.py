@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from math import exp, log2
 
@@ -93,9 +94,11 @@ class Splitter:
         """Take lemmas from ``lemmatise`` instead, if it is given."""
         self.pronouns = PRONOUNS.get(language, frozenset())
         """All forms of pronouns; none where there is no table of the language's."""
-        self._lemmatise, source = (
-            _find_lemmatiser(language) if lemmatise is None else (lemmatise, "given")
-        )
+        source = "given" if lemmatise else "forms"
+        if lemmatise is None and has_lemmas(language):
+            lemmatise = partial(simplemma.lemmatize, lang=language)
+            source = f"simplemma-{version('simplemma')}"
+        self._lemmatise = lemmatise or str
         self.signature = f"{language or 'und'}.{source}"
         """The language and where lemmas come from."""
         self._lemmas = dict(_LEMMAS.get(language, {}))
@@ -128,14 +131,6 @@ class Splitter:
 def has_lemmas(language: str) -> bool:
     """Whether there are lemmas for a language; else a word is its own lemma."""
     return language in SUPPORTED_LANGUAGES
-
-
-def _find_lemmatiser(language: str) -> tuple[Lemmatise, str]:
-    if not has_lemmas(language):
-        return str, "forms"
-    return lambda form: simplemma.lemmatize(form, lang=language), (
-        f"simplemma-{version('simplemma')}"
-    )
 
 
 class ContentWords:
