@@ -91,10 +91,7 @@ class SentenceBatches:
         self._seed = seed
 
     def epoch(self, number: int) -> list[Indices]:
-        """Return the batches of an epoch, each sentence in one of them, in random order.
-
-        They depend on nothing but the corpus, ``tokens``, the seed and ``number``.
-        """
+        """Return the batches of an epoch in random order; corpus, seed and ``number`` fix them."""
         generator = np.random.default_rng([self._seed, number])
         src, trg = (
             lengths + generator.random(len(lengths), dtype=np.float32) for lengths in self._lengths
@@ -112,7 +109,7 @@ class SentenceBatches:
 
 
 class DocumentBatches:
-    """Groups of whole documents, grouped anew for each epoch.
+    """Groups of whole documents, grouped anew for each epoch by its number and the seed.
 
     A group holds documents whose sentences have at most ``tokens`` tokens together, each sentence
     counted by its longer side; a longer document is a group of its own, and so is every document
@@ -129,10 +126,7 @@ class DocumentBatches:
         self._seed = seed
 
     def epoch(self, number: int) -> list[tuple[range, ...]]:
-        """Return the groups of an epoch in random order: the sentences of each of its documents.
-
-        They depend on nothing but the corpus, ``tokens``, the seed and ``number``.
-        """
+        """Return the groups of an epoch in random order: the sentences of each of its documents."""
         generator = np.random.default_rng([self._seed, number])
         groups: list[list[range]] = []
         rooms: dict[int, int] = {}  # of the groups that are open

@@ -64,6 +64,7 @@ class Telling:
 
 
 Plan = tuple[Clause | Telling, ...]
+_Words = tuple[list[str], list[str]]  # of the source and of the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,16 @@ def draw_plan(language: Language, config: SynthConfig, rng: Random) -> Plan:
 
 def realise(plan: Plan, world: DocumentWorld, language: Language) -> tuple[SentencePair, ...]:
     """Put a plan into words that fit ``world``: source verb-final, target verb-second."""
-    return tuple(
-        _telling(sentence, world, language)
-        if isinstance(sentence, Telling)
-        else _clause(sentence, world, language)
-        for sentence in plan
-    )
+    pairs = []
+    for sentence in plan:
+        if isinstance(sentence, Telling):
+            src, trg = _telling(sentence, world, language)
+        else:
+            src, trg = _clause(sentence, world, language)
+        cue = language.cues[cue_style(sentence, world)]
+        # As people write, and as a translator's output is: no space before the mark.
+        pairs.append(SentencePair(" ".join(src) + cue, " ".join(trg) + "."))
+    return tuple(pairs)
 
 
 def split_words(sentence: str) -> list[str]:
@@ -150,19 +155,12 @@ def split_words(sentence: str) -> list[str]:
     return [*sentence[:-1].split(), sentence[-1]]
 
 
-def _join_words(words: list[str]) -> str:
-    """A sentence as people write it, and as a translator's output is: no space before its mark."""
-    return " ".join(words[:-1]) + words[-1]
-
-
 def cue_style(sentence: Clause | Telling, world: DocumentWorld) -> int:
     """The style of names that the mark of a sentence points to."""
     return world.style if sentence.cue_right else 1 - world.style
 
 
-def _words(
-    part: Phrase | Lexeme, language: Language, feature: int = 0
-) -> tuple[list[str], list[str]]:
+def _words(part: Phrase | Lexeme, language: Language, feature: int = 0) -> _Words:
     """Source: article noun adjective; target: article adjective noun; or a form of one word."""
     if isinstance(part, Lexeme):
         return [part.src], [part.trg[feature]]
@@ -179,20 +177,18 @@ def _words(
     return src, trg
 
 
-def _telling(sentence: Telling, world: DocumentWorld, language: Language) -> SentencePair:
+def _telling(sentence: Telling, world: DocumentWorld, language: Language) -> _Words:
     heads = complements = language.topic_nouns[world.topic]
     if sentence.tells == "gender":
         heads, complements = language.persons[world.gender], language.participles[world.gender]
     head, complement = heads[sentence.head], complements[sentence.complement]
     place_src, place_trg = _words(sentence.place, language)
-    cue = language.cues[cue_style(sentence, world)]
-    preposition = sentence.postposition.trg
-    src = [head.src, *place_src, sentence.postposition.src, complement.src, cue]
-    trg = [*head.trg, language.copula, *complement.trg, *preposition, *place_trg]
-    return SentencePair(_join_words(src), _join_words([*trg, language.particles[2], "."]))
+    src = [head.src, *place_src, sentence.postposition.src, complement.src]
+    trg = [*head.trg, language.copula, *complement.trg, *sentence.postposition.trg, *place_trg]
+    return src, [*trg, language.particles[2]]
 
 
-def _clause(sentence: Clause, world: DocumentWorld, language: Language) -> SentencePair:
+def _clause(sentence: Clause, world: DocumentWorld, language: Language) -> _Words:
     subject_src, subject_trg = _words(sentence.subject, language, world.gender)
     object_src, object_trg = _words(sentence.object, language, world.style)
     place_src, place_trg = _words(sentence.place, language, world.topic)
@@ -205,8 +201,7 @@ def _clause(sentence: Clause, world: DocumentWorld, language: Language) -> Sente
     if isinstance(sentence.object, Lexeme):
         particle = language.particles[world.style]
         object_trg = [particle, *object_trg]
-    cue = language.cues[cue_style(sentence, world)]
     src = [*adverb_src, *subject_src, *object_src, *place_src, sentence.postposition.src]
     trg = [*subject_trg, sentence.verb.trg[plural], *object_trg]
-    trg += [*sentence.postposition.trg, *place_trg, *adverb_trg, particle, "."]
-    return SentencePair(_join_words([*src, sentence.verb.src, cue]), _join_words(trg))
+    trg += [*sentence.postposition.trg, *place_trg, *adverb_trg, particle]
+    return [*src, sentence.verb.src], trg

@@ -23,8 +23,6 @@ from wholedoc.corpus.readers.lines import (
     unpack,
 )
 
-_NO_DOCUMENT = ""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
@@ -77,14 +75,14 @@ def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceTex
     boundaries, labels = _label_lines(lines, name, doc)
     sentences: dict[str, list[tuple[int, str]]] = {}
     for index, (line, label) in enumerate(zip(lines, labels, strict=True)):
-        if label != _NO_DOCUMENT:
+        if label:
             sentences.setdefault(label, []).append((index, line))
     documents = tuple(SourceDocument(label, tuple(found)) for label, found in sentences.items())
     return SourceText(lines, documents, boundaries)
 
 
 def _label_lines(lines: Sequence[str], name: str, doc: str) -> tuple[str, Iterable[str]]:
-    """Returns the convention of the boundaries and the document that each line belongs to."""
+    """Returns the convention of the boundaries and the document of each line; empty for none."""
     if not lines:
         return "none", []
     if doc:
@@ -93,7 +91,7 @@ def _label_lines(lines: Sequence[str], name: str, doc: str) -> tuple[str, Iterab
     if marker:
         is_marker = [marker_of(line) == marker for line in lines]
         numbers = zip(is_marker, _number_documents(is_marker), strict=True)
-        return "marker-lines", [_NO_DOCUMENT if skipped else label for skipped, label in numbers]
+        return "marker-lines", ["" if skipped else label for skipped, label in numbers]
     empty = [is_empty(line) for line in lines]
     labels = list(_number_documents(empty))
     blocks = int(labels[-1])
