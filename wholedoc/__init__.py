@@ -23,20 +23,13 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {
-    "ScoredDocument": "wholedoc.decoding.translator",
-    "SearchConfig": "wholedoc.config",
-    "TranslatedDocument": "wholedoc.decoding.translator",
-    "Translation": "wholedoc.decoding.translator",
-    "Translator": "wholedoc.decoding.translator",
-    "UserError": "wholedoc.errors",
-}
+_HOMES = {"SearchConfig": "wholedoc.config", "UserError": "wholedoc.errors"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: everything below imports this module."""
-    if name in _HOMES:
+    if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_HOMES.get(name, "wholedoc.decoding.translator")), name)
     raise AttributeError(f"module 'wholedoc' has no attribute {name!r}")

@@ -318,11 +318,8 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> Config:
     base, shipped = values.pop("base", None), shipped_configs()
     if base is not None:
         if not isinstance(base, str) or base not in shipped:
-            raise UserError(
-                f"base = {json.dumps(base, default=str)} is not a shipped configuration",
-                where=str(file),
-                fix=f"choices: {', '.join(shipped)}",
-            )
+            what = f"base = {json.dumps(base, default=str)} is not a shipped configuration"
+            raise UserError(what, where=str(file), fix=f"choices: {', '.join(shipped)}")
         values = _merge(read_toml(shipped[base]), values, str(file))
     for setting in settings:
         values = _merge(values, _parse(setting, origins), f"--set {setting}")
@@ -350,9 +347,8 @@ def _parse(setting: str, origins: _Origins) -> dict[str, Any]:
     """
     key, equals, text = (part.strip() for part in setting.partition("="))
     if not equals or not key:
-        raise UserError(
-            f"'{setting}' is not key=value", where="--set", fix="write e.g. --set model.hidden=256"
-        )
+        fix = "write e.g. --set model.hidden=256"
+        raise UserError(f"'{setting}' is not key=value", where="--set", fix=fix)
     origins.settings.pop(key, None)  # the last one counts, and comes last
     origins.settings[key] = setting
     value: Any = text
@@ -371,11 +367,9 @@ def load_model_config(directory: str | Path) -> Config:
     if not Path(directory).is_dir():
         raise UserError("no such model", where=str(directory), fix="give the directory of a run")
     if not file.exists():
-        raise UserError(
-            "is not a run directory: config.toml is missing",
-            where=str(directory),
-            fix="give the directory that `wholedoc train` wrote",
-        )
+        what = "is not a run directory: config.toml is missing"
+        fix = "give the directory that `wholedoc train` wrote"
+        raise UserError(what, where=str(directory), fix=fix)
     return load_config(file)
 
 
@@ -384,9 +378,8 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise UserError(
-            "not a text file", where=str(file), fix="a configuration is UTF-8 TOML"
-        ) from error
+        fix = "a configuration is UTF-8 TOML"
+        raise UserError("not a text file", where=str(file), fix=fix) from error
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"not valid TOML: {error}", where=str(file), fix="correct it") from error
 
@@ -445,11 +438,9 @@ def build(cls: type[Checked], values: Mapping[str, Any], where: str) -> Checked:
 def _build(cls: Any, values: Any, prefix: str, origins: _Origins) -> Any:
     """An instance of dataclass ``cls`` from a dictionary, every key and value checked."""
     if not isinstance(values, Mapping):
-        raise UserError(
-            f"{prefix.rstrip('.')} must be a section, not {json.dumps(values, default=str)}",
-            where=origins.of(prefix.rstrip(".")),
-            fix=f"set the keys of [{prefix.rstrip('.')}] one by one",
-        )
+        name = prefix.rstrip(".")
+        what = f"{name} must be a section, not {json.dumps(values, default=str)}"
+        raise UserError(what, where=origins.of(name), fix=f"set the keys of [{name}] one by one")
     hints = get_type_hints(cls, include_extras=True)
     unknown = [key for key in values if key not in hints]
     if unknown:

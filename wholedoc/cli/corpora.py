@@ -15,17 +15,14 @@ from wholedoc.synthetic import SynthConfig, write_synth
 if TYPE_CHECKING:
     from wholedoc.corpus.statistics import Statistics
 
-SrcOption = Annotated[str, Option("--src", help="Source side, or the file of both sides.")]
-TrgOption = Annotated[str, Option("--trg", help="Target side.")]
-
 
 def stats(
     corpora: Annotated[
         list[str] | None,
         Argument(metavar="CORPUS", help="Files or folders of both sides, or TOML configurations."),
     ] = None,
-    src: SrcOption = "",
-    trg: TrgOption = "",
+    src: Annotated[str, Option(help="Source side, or the file of both sides.")] = "",
+    trg: Annotated[str, Option(help="Target side.")] = "",
     doc: DocOption = "",
     src_language: Annotated[str | None, Option(help="Where a file holds several.")] = None,
     trg_language: Annotated[str | None, Option(help="Where a file holds several.")] = None,
@@ -109,20 +106,14 @@ def _make_table(measured: "dict[str, Statistics]") -> Table:
 def synth(
     directory: Annotated[Path, Argument(metavar="DIR", help="Where the corpus is written.")],
     seed: Annotated[int, Option(help="Fixes the language and all documents.", min=0)] = 1,
-    train_documents: Annotated[
-        int, Option("--train", help="Training documents.", min=1)
-    ] = SynthConfig.train,
-    dev_documents: Annotated[
-        int, Option("--dev", help="Development documents.", min=1)
-    ] = SynthConfig.dev,
-    test_documents: Annotated[
-        int, Option("--test", help="Test documents.", min=1)
-    ] = SynthConfig.test,
+    train: Annotated[int, Option(help="Training documents.", min=1)] = SynthConfig.train,
+    dev: Annotated[int, Option(help="Development documents.", min=1)] = SynthConfig.dev,
+    test: Annotated[int, Option(help="Test documents.", min=1)] = SynthConfig.test,
     force: Annotated[bool, Option("--force", help="Overwrite a corpus of other settings.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the artificial corpus on which only context resolves some words."""
-    config = SynthConfig(seed=seed, train=train_documents, dev=dev_documents, test=test_documents)
+    config = SynthConfig(seed=seed, train=train, dev=dev, test=test)
     summary = write_synth(directory, config, force=force)
     print_result(_format_synth(summary), summary, as_json)
 
@@ -131,8 +122,7 @@ def _format_synth(summary: dict[str, Any]) -> str:
     """The size of each split, and how well each kind of word can be translated."""
     lines = []
     for name, split in summary["splits"].items():
-        size = f"{split['documents']:,} documents, {split['sentences']:,} sentences"
-        lines.append(f"{name}: {size}")
+        lines.append(f"{name}: {split['documents']:,} documents, {split['sentences']:,} sentences")
         for kind, found in split["kinds"].items():
             bounds = ", ".join(
                 f"{100 * bound['accuracy']:.1f} % from {information}"

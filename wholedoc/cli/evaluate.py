@@ -97,12 +97,12 @@ def score(
     With --context-use, what the rest of the document is worth, and which of it is read.
     """
     _check_score_options(contrastive, context_use, sentence_model, (src, doc))
-    inputs = [str(contrastive)] if contrastive else [src, trg, doc]
-    check_output(output, inputs)
+    check_output(output, [str(contrastive or ""), src, trg, doc])
     data = load_model_config(model).data
-    items = read_contrastive(contrastive) if contrastive else []
-    corpus = None
-    if not contrastive:
+    items, corpus = [], None
+    if contrastive:
+        items = read_contrastive(contrastive)
+    else:
         corpus = read_corpus(CorpusFiles(src, trg, doc), data.src_language, data.trg_language)
 
     from wholedoc.decoding.translator import Translator
@@ -111,7 +111,6 @@ def score(
     translator = Translator.load(model)
     if sentence_model:
         translator = translator.without_memory()
-    lines: list[str]
     found: ScoredCorpus | ContextUse | Contrast
     if corpus is None:
         scores = score_items(translator, items, target_memory)
@@ -119,9 +118,8 @@ def score(
         found = count_right(scores)
     else:
         measure = score_context_use if context_use else score_corpus
-        measured = measure(translator, corpus, target_memory)
-        lines = [f"{log_probability:.6f}" for log_probability in measured.log_probabilities]
-        found = measured
+        found = measure(translator, corpus, target_memory)
+        lines = [f"{log_probability:.6f}" for log_probability in found.log_probabilities]
     prints_summary = corpus is None or context_use
     if output or not (as_json or prints_summary):
         with open_output(output) as stream:
@@ -137,19 +135,15 @@ def _check_score_options(
 ) -> None:
     """Refuse what does not go together; ``corpus`` is its source side and its document ids."""
     if contrastive and any(corpus):
-        raise UserError(
-            "takes the place of SRC, TRG and --doc", where="--contrastive", fix="give one of them"
-        )
+        what = "takes the place of SRC, TRG and --doc"
+        raise UserError(what, where="--contrastive", fix="give one of them")
     if context_use and (contrastive or sentence_model):
-        raise UserError(
-            "goes with neither --contrastive nor --sentence-model",
-            where="--context-use",
-            fix="leave one out; the sentence model is among what is compared",
-        )
+        what = "goes with neither --contrastive nor --sentence-model"
+        fix = "leave one out; the sentence model is among what is compared"
+        raise UserError(what, where="--context-use", fix=fix)
     if not contrastive and not corpus[0]:
-        raise UserError(
-            "nothing to score is given", where="score", fix="add SRC TRG, or --contrastive SET"
-        )
+        fix = "add SRC TRG, or --contrastive SET"
+        raise UserError("nothing to score is given", where="score", fix=fix)
 
 
 def params(

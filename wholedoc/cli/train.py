@@ -13,6 +13,8 @@ from wholedoc.corpus.readers import Inputs
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
+_EXPERIMENTS = f"A TOML file, or a shipped one: {', '.join(shipped_configs(experiments=True))}."
+
 
 def train(
     config: ConfigArgument = "",
@@ -34,7 +36,7 @@ def train(
             fix="name a TOML file or a shipped configuration: wholedoc train CONFIG [--run DIR]",
         )
     chosen = load_config(config or own, settings or [])
-    if not (directory / "config.toml").exists():  # a run that was begun has what it needs
+    if not own.exists():  # a run that was begun has what it needs
         for files in (chosen.data.train, chosen.data.dev, chosen.data.extra):
             if files.src:
                 Inputs.check(files)
@@ -77,13 +79,7 @@ def export(
 
 
 def experiment(
-    file: Annotated[
-        str,
-        Argument(
-            metavar="EXPERIMENT",
-            help=f"A TOML file, or a shipped one: {', '.join(shipped_configs(experiments=True))}.",
-        ),
-    ],
+    file: Annotated[str, Argument(metavar="EXPERIMENT", help=_EXPERIMENTS)],
     jobs: Annotated[
         int | None, Option(help="Runs at a time, one thread each.", min=1, show_default="2")
     ] = None,

@@ -69,11 +69,8 @@ def translate(
     search = dataclasses.replace(config.search, **given)
     _check_options(config, given, nbest)
     if explain and search.shuffle_memory:
-        raise UserError(
-            "does not go with shuffled memory, where sentences read another document",
-            where="--explain",
-            fix="leave one out",
-        )
+        what = "does not go with shuffled memory, where sentences read another document"
+        raise UserError(what, where="--explain", fix="leave one out")
     texts = [read_source_lines(sys.stdin.buffer if s == "-" else s, doc) for s in sources]
 
     from wholedoc.app.explain import Explanation
@@ -81,9 +78,8 @@ def translate(
 
     translator = Translator.load(model, int8=int8)
     if given.get("replace_unknown") == "lexicon" and not translator.trained.lexicon:
-        raise UserError(
-            f"{model} has no lexicon", where="--replace-unknown", fix="use copy instead of lexicon"
-        )
+        fix = "use copy instead of lexicon"
+        raise UserError(f"{model} has no lexicon", where="--replace-unknown", fix=fix)
     names = ["standard input" if source == "-" else source for source in sources]
     page = None
     if explain:
@@ -107,17 +103,11 @@ def _check_places(
             raise UserError("goes with one input", where=option, fix="translate them one by one")
     names = [Path(source).name for source in sources]
     if output and len(set(names)) < len(names):
-        raise UserError(
-            "two inputs of the same name would be written to one file",
-            where=str(output),
-            fix="translate them one by one",
-        )
+        what = "two inputs of the same name would be written to one file"
+        raise UserError(what, where=str(output), fix="translate them one by one")
     if explain and output and explain.resolve() == output.resolve():
-        raise UserError(
-            "translations and page would be written to one file",
-            where=str(explain),
-            fix="choose another place with --explain",
-        )
+        what = "translations and page would be written to one file"
+        raise UserError(what, where=str(explain), fix="choose another place with --explain")
     places = [output / name if output and several else output for name in names]
     check_output(explain, [*sources, doc], "--explain")
     for place in places:
@@ -130,21 +120,13 @@ def _check_options(config: Config, given: dict[str, Any], nbest: int) -> None:
     if not config.model.reads_document:
         for name in ("passes", "order", "first_pass", "shuffle_memory"):
             if given.get(name):
-                raise UserError(
-                    "this model translates each sentence by itself",
-                    where=f"--{name.replace('_', '-')}",
-                    fix="leave it out, or give a model that reads documents",
-                )
+                what = "this model translates each sentence by itself"
+                fix = "leave it out, or give a model that reads documents"
+                raise UserError(what, where=f"--{name.replace('_', '-')}", fix=fix)
     beam = given.get("beam", config.search.beam)
     if nbest > beam:
-        raise UserError(
-            f"a beam of {beam} does not hold {nbest} translations",
-            where="--nbest",
-            fix=f"add --beam {nbest}",
-        )
+        what = f"a beam of {beam} does not hold {nbest} translations"
+        raise UserError(what, where="--nbest", fix=f"add --beam {nbest}")
     if given.get("replace_unknown", "none") != "none" and config.vocabulary.kind == "subword":
-        raise UserError(
-            "this model spells every word by subwords, none is unknown",
-            where="--replace-unknown",
-            fix="leave it out",
-        )
+        what = "this model spells every word by subwords, none is unknown"
+        raise UserError(what, where="--replace-unknown", fix="leave it out")
