@@ -105,11 +105,9 @@ def read_position(path: Path) -> Position:
     try:
         return Position(**json.loads(metadata["position"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            "not a checkpoint of this version of wholedoc",
-            where=str(path),
-            fix="remove it to start the stage anew",
-        ) from error
+        what = "not a checkpoint of this version of wholedoc"
+        fix = "remove it to start the stage anew"
+        raise UserError(what, where=str(path), fix=fix) from error
 
 
 def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
@@ -160,11 +158,8 @@ def _open(path: Path) -> Iterator[Any]:
 
 
 def _unreadable(path: Path, reason: str) -> UserError:
-    return UserError(
-        f"cannot be read as weights ({reason})",
-        where=str(path),
-        fix="restore it from a copy, or train anew in another directory with --run",
-    )
+    fix = "restore it from a copy, or train anew in another directory with --run"
+    return UserError(f"cannot be read as weights ({reason})", where=str(path), fix=fix)
 
 
 def _put(tensors: dict[str, Tensor], parameters: dict[str, nn.Parameter], path: Path) -> None:

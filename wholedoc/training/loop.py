@@ -47,10 +47,8 @@ class RunLog:
             try:
                 from torch.utils.tensorboard.writer import SummaryWriter
             except ImportError as error:
-                what, fix = (
-                    "TensorBoard is not installed",
-                    "run: pip install 'wholedoc[tensorboard]'",
-                )
+                what = "TensorBoard is not installed"
+                fix = "run: pip install 'wholedoc[tensorboard]'"
                 raise UserError(what, where="tensorboard = true", fix=fix) from error
             self._board = SummaryWriter(str(directory / "tensorboard"))
 
