@@ -12,8 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
@@ -50,7 +50,10 @@ _LOCK_ATTEMPTS = 300  # of a tenth of a second
 def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
     """Do all jobs that are not done, ``limit`` at once; returns those that failed, and why."""
     experiment.out.mkdir(parents=True, exist_ok=True)
-    with (experiment.out / "lock").open("w") as lock, _terminable():
+    with (experiment.out / "lock").open("w") as lock, ExitStack() as stack:
+        # SIGTERM acts like an interrupt from the keyboard: jobs are stopped first.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        stack.callback(signal.signal, signal.SIGTERM, before)
         _take(lock, experiment.out)
         _write_corpora(experiment)
         requests = make_requests(experiment)
@@ -180,16 +183,6 @@ def _follow_parent() -> None:
     parent: Any = multiprocessing.parent_process()
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM act like an interrupt from the keyboard: jobs are stopped first."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _take(lock: TextIO, out: Path) -> None:
