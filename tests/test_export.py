@@ -19,8 +19,8 @@ from wholedoc.kernels import compact, restore
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.checkpoint import save_weights
-from wholedoc.store.lexicon import learn_shortlist, read_shortlist, write_shortlist
 from wholedoc.store.run import Run, language_stage
+from wholedoc.store.shortlist import learn_shortlist, read_shortlist, write_shortlist
 
 SIZES = {"hidden": 16, "embedding": 16, "alignment": 8, "initial_state": "encoder"}
 MODELS = {

@@ -16,7 +16,7 @@ from wholedoc.decoding.search import search
 from wholedoc.kernels import EightBitProduct, ExactProduct
 from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise
-from wholedoc.store.lexicon import Shortlist
+from wholedoc.store.shortlist import Shortlist
 
 SIZES = {"hidden": 6, "embedding": 5, "alignment": 4}
 SRC = [[4, 5, 6, 7, EOS], [8, EOS], [9, 10, 4, EOS]]

@@ -28,17 +28,9 @@ from wholedoc.store.run import Run, StageFiles
 from wholedoc.training import loop
 from wholedoc.training.data import prepare_data
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import (
-    RunLog,
-    flush_denormals,
-    learning_rate,
-    make_optimiser,
-    peak_rss_mb,
-    read_log,
-    take_step,
-    train_stage,
-)
+from wholedoc.training.loop import RunLog, flush_denormals, peak_rss_mb, read_log, train_stage
 from wholedoc.training.objective import sentence_loss
+from wholedoc.training.optimisation import learning_rate, make_optimiser, take_step
 from wholedoc.training.stages import train
 from wholedoc.training.tasks import Task
 

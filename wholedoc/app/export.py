@@ -10,9 +10,9 @@ import wholedoc
 from wholedoc.errors import UserError
 from wholedoc.files import name_file, write_atomically
 from wholedoc.store.checkpoint import save_weights
-from wholedoc.store.lexicon import learn_shortlist, write_shortlist
 from wholedoc.store.model import load_model
 from wholedoc.store.run import Run, format_toml, language_stage
+from wholedoc.store.shortlist import learn_shortlist, write_shortlist
 
 
 def export_model(model: Path, out: Path, translations: int, frequent: int) -> None:

@@ -30,16 +30,12 @@ from wholedoc.kernels import ExactProduct, describe, use
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
-from wholedoc.store.lexicon import learn_shortlist
 from wholedoc.store.run import Run
+from wholedoc.store.shortlist import learn_shortlist
 from wholedoc.training.distribution import ProcessGroup
-from wholedoc.training.loop import (
-    flush_denormals,
-    make_optimiser,
-    peak_rss_mb,
-    take_step,
-)
+from wholedoc.training.loop import flush_denormals, peak_rss_mb
 from wholedoc.training.objective import DocumentSet
+from wholedoc.training.optimisation import make_optimiser, take_step
 from wholedoc.training.tasks import Task, document_task, translation_task
 
 PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the machine's peak

@@ -22,7 +22,7 @@ from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.lexicon import Shortlist
+from wholedoc.store.shortlist import Shortlist
 
 # The output layer is padded to a multiple of this: search looks at its words in blocks.
 BLOCK = 32

@@ -106,7 +106,7 @@ def initialise(model: nn.Module, seed: int) -> None:
     """Glorot-uniform matrices, one per gate; zero biases; uniform embeddings of variance 1/E."""
     generator = torch.Generator().manual_seed(seed)
     # An output matrix may be tied to an embedding, and then has its initial values.
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    embeddings = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, nn.Embedding):
@@ -117,7 +117,7 @@ def initialise(model: nn.Module, seed: int) -> None:
             for parameter in module.parameters(recurse=False):
                 if parameter.dim() == 1:
                     parameter.zero_()
-                elif id(parameter) not in embeddings:
+                elif parameter not in embeddings:
                     rows, columns = parameter.shape
                     _fill(parameter, math.sqrt(6 / (rows // gates + columns)), generator)
 

@@ -12,8 +12,9 @@ from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import load_weights
-from wholedoc.store.lexicon import Shortlist, read_lexicon, read_shortlist
+from wholedoc.store.lexicon import read_lexicon
 from wholedoc.store.run import Run, language_stage
+from wholedoc.store.shortlist import Shortlist, read_shortlist
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
@@ -32,6 +31,7 @@ from wholedoc.store.checkpoint import (
 )
 from wholedoc.store.run import StageFiles
 from wholedoc.training.distribution import ProcessGroup
+from wholedoc.training.optimisation import learning_rate, make_optimiser, take_step
 from wholedoc.training.tasks import Task
 
 _UPDATES_PER_LOG_LINE = 50
@@ -74,41 +74,6 @@ def read_log(directory: Path) -> list[dict[str, float | str]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def learning_rate(config: StageConfig, epochs: float, updates: int) -> float:
-    """The step size after so many updates, and epochs with the share of the one under way.
-
-    The ``epoch`` schedule is the paper's, lr · decay^max(0, epoch − decay_after), epoch counted
-    from 1; ``cosine`` is half a cosine from the full rate to zero after the last epoch. A function
-    of its place alone, so that a resumed run agrees.
-    """
-    if config.schedule == "epoch":
-        share = config.decay ** max(0, int(epochs) + 1 - config.decay_after)
-    else:
-        share = 0.5 * (1 + math.cos(math.pi * min(1.0, epochs / config.epochs)))
-    rate = config.learning_rate * share
-    if updates < config.warmup:
-        rate *= (updates + 1) / config.warmup
-    return rate
-
-
-def make_optimiser(
-    config: StageConfig, parameters: Iterable[nn.Parameter]
-) -> torch.optim.Optimizer:
-    """The optimiser of a stage."""
-    if config.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=config.learning_rate, fused=True)
-    betas = (0.9, 0.98)
-    return torch.optim.Adam(parameters, config.learning_rate, betas, eps=1e-9, fused=True)
-
-
-def take_step(optimiser: torch.optim.Optimizer, scale: float) -> None:
-    """Move the weights by their gradients times ``scale``; the gradients are scaled as well."""
-    # What fused optimisers divide by, made for losses that were scaled up before going back.
-    optimiser.grad_scale = torch.tensor(1 / scale, dtype=torch.float32)  # type: ignore[attr-defined]
-    optimiser.step()
-    del optimiser.grad_scale  # type: ignore[attr-defined]
 
 
 @contextmanager

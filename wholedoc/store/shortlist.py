@@ -1,0 +1,70 @@
+"""The shortlist of an export: the few words that may stand in translations of some sentences."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from safetensors.torch import save
+from torch import Tensor
+
+from wholedoc.corpus.encoded import EncodedCorpus
+from wholedoc.corpus.vocabulary import SPECIALS
+from wholedoc.corpus.word_translations import Aligner
+from wholedoc.files import write_atomically
+from wholedoc.store.checkpoint import read_tensors
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Words that may always be produced, and pairs of a source word and one that translates it."""
+
+    frequent: Int[Tensor, " frequent"]
+    src: Int[Tensor, " pair"]
+    trg: Int[Tensor, " pair"]
+    vocabularies: tuple[int, int]
+    """The sizes of both vocabularies."""
+
+    def select(self, src: Int[Tensor, "sent src_word"]) -> Int[Tensor, " output"]:
+        """The words that may be produced for a batch, in order, the special ones first."""
+        present = torch.zeros(self.vocabularies[0], dtype=torch.bool)
+        present[src.flatten().cpu()] = True
+        allowed = torch.zeros(self.vocabularies[1], dtype=torch.bool)
+        allowed[: len(SPECIALS)] = True  # always in the list, so they keep their places
+        allowed[self.frequent] = True
+        allowed[self.trg[present[self.src]]] = True
+        return allowed.nonzero()[:, 0].to(src.device)
+
+
+def learn_shortlist(
+    corpus: EncodedCorpus, vocabularies: tuple[int, int], translations: int, frequent: int
+) -> Shortlist:
+    """The ``translations`` likeliest words for each source word and the ``frequent`` commonest."""
+    sentences = range(len(corpus))
+    src = [corpus.src(t)[:-1] for t in sentences]  # without EOS, which is in every list
+    # Ids of the target side come after those of the source side: equal ids are not equal words.
+    trg = [corpus.trg(t)[:-1].astype(np.int64) + vocabularies[0] for t in sentences]
+    src_words, trg_words = Aligner(src, trg).translations(src, trg, translations)
+    counts = np.zeros(vocabularies[1], dtype=np.int64)
+    for t in sentences:
+        np.add.at(counts, corpus.trg(t), 1)
+    commonest = np.argsort(-counts, kind="stable")[:frequent]
+    return Shortlist(
+        torch.from_numpy(commonest),
+        torch.from_numpy(src_words),
+        torch.from_numpy(trg_words - vocabularies[0]),
+        vocabularies,
+    )
+
+
+def write_shortlist(path: Path, shortlist: Shortlist) -> None:
+    """Write it as tensors."""
+    tensors = {"frequent": shortlist.frequent, "src": shortlist.src, "trg": shortlist.trg}
+    write_atomically(path, save({name: t.to(torch.int32) for name, t in tensors.items()}))
+
+
+def read_shortlist(path: Path, vocabularies: tuple[int, int]) -> Shortlist:
+    """Read what :func:`write_shortlist` wrote."""
+    frequent, src, trg = (t.long() for t in read_tensors(path, ("frequent", "src", "trg")))
+    return Shortlist(frequent, src, trg, vocabularies)
