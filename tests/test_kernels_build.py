@@ -166,7 +166,7 @@ def test_a_library_that_cannot_be_loaded_is_passed_over_and_said(
 
 @on_known_machine
 @pytest.mark.parametrize(
-    ("name", "other"), [("source_hash", lambda: "other"), ("DecoderSteps", native.Source)]
+    ("name", "other"), [("source_hash", lambda: "other"), ("DecoderSteps", native.AttendedCells)]
 )
 def test_a_library_of_other_sources_or_structures_is_not_used(
     name: str,

@@ -77,7 +77,7 @@ class Recurrence(_Structure):
     ]
 
 
-class Source(_Structure):
+class AttendedCells(_Structure):
     """What the decoder attends to."""
 
     _fields_ = _fields("cells align width", "lengths keys values score")
@@ -87,7 +87,7 @@ class DecoderSteps(_Structure):
     """All steps of the decoder; the last line in the backward pass only."""
 
     _fields_ = [
-        *[("source", Source), ("lower", Recurrence), ("upper", Recurrence)],
+        *[("source", AttendedCells), ("lower", Recurrence), ("upper", Recurrence)],
         *_fields("", "context between between_bias context_mask lower_mask"),
         *_fields("", "alphas contexts dropped_contexts dropped_lower workspace"),
         *_fields("", "grad_states d_contexts d_keys d_scores step"),
@@ -104,7 +104,7 @@ class Library:
         self.c.source_hash.restype = ctypes.c_char_p
         if self.c.source_hash() != source_hash().encode():
             raise OSError(f"{path.name} was built from other sources")
-        structures = (Recurrence, Source, DecoderSteps)
+        structures = (Recurrence, AttendedCells, DecoderSteps)
         sizes = (ctypes.c_long * len(structures)).in_dll(self.c, "structure_sizes")
         if [*sizes] != [*map(ctypes.sizeof, structures)]:
             raise OSError(f"{path.name} has structures of other sizes")

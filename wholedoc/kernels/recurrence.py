@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from wholedoc.kernels.layers import Factor, address, matmul
-from wholedoc.kernels.native import DecoderSteps, Library, Recurrence, Source, library_for
+from wholedoc.kernels.native import AttendedCells, DecoderSteps, Library, Recurrence, library_for
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _structure(
     ctx: Any, score: Tensor, weights: list[Tensor], grads: list[Tensor | None], **others: Tensor
 ) -> DecoderSteps:
     """What the compiled steps are given: all that ``ctx`` keeps, packed weights, the others."""
-    source = Source(score=score, **ctx.source)
+    source = AttendedCells(score=score, **ctx.source)
     lower, upper, context, between = (Factor(weight, ctx.library) for weight in weights)
     return DecoderSteps(
         source=source,

@@ -61,12 +61,12 @@ typedef struct {
     long cells, align, width;
     const int64_t *lengths;
     const float *keys, *values, *score; /* e^2k; h; -2v (forward) or 2v (backward) */
-} Source;
+} AttendedCells;
 
 /* All steps of the decoder. grad_states and d_contexts come with the gradients from outside, to
    which those of later steps are added. */
 typedef struct {
-    Source source;
+    AttendedCells source;
     Recurrence lower, upper;
     const float *context, *between; /* packed */
     const float *between_bias;
@@ -77,7 +77,7 @@ typedef struct {
     float *step; /* room for a step's states, contexts and cells */
 } DecoderSteps;
 
-const long structure_sizes[] = {sizeof(Recurrence), sizeof(Source), sizeof(DecoderSteps)};
+const long structure_sizes[] = {sizeof(Recurrence), sizeof(AttendedCells), sizeof(DecoderSteps)};
 
 const char *source_hash(void)
 {
@@ -126,7 +126,7 @@ gates_backward(long hidden, const float *restrict grad, const float *restrict be
 /* Additive attention. With u = 1 / (1 + e^2k e^2q), tanh(k + q) = 1 - 2u; as softmax does not see
    what is the same for all words, -2 v.u stands for v.tanh(k + q). The queries hold 2q, replaced by
    e^2q. Padding is neither read nor written. */
-static void attention_forward(long rows, const Source *source, float *restrict queries,
+static void attention_forward(long rows, const AttendedCells *source, float *restrict queries,
                               long query_row, float *restrict alphas, float *restrict contexts)
 {
     const long cells = source->cells, align = source->align, width = source->width;
@@ -164,7 +164,7 @@ static void attention_forward(long rows, const Source *source, float *restrict q
 /* d_score/d_k = d_score/d_q = v (1 - tanh^2) = 4v (u - u^2), half of that for 2q, and
    d_score/d_v = 1 - 2u, whose 1 is left out: gradients of scores sum to zero over the words.
    d_keys (without the factor 4v) and d_scores, a row for each sentence, are added to. */
-static void attention_backward(long rows, const Source *source, const float *restrict queries,
+static void attention_backward(long rows, const AttendedCells *source, const float *restrict queries,
                                long query_row, const float *restrict alphas,
                                const float *restrict d_contexts, float *restrict d_keys,
                                float *restrict d_scores, float *restrict d_queries,
@@ -324,7 +324,7 @@ void decoder_forward(const DecoderSteps *d)
 void decoder_backward(const DecoderSteps *d)
 {
     const Recurrence *lower = &d->lower, *upper = &d->upper;
-    const Source *source = &d->source;
+    const AttendedCells *source = &d->source;
     const int64_t *counts = lower->counts;
     const long hidden = lower->hidden, gates = 3 * hidden, width = source->width;
     const long row = lower->extra + 5 * hidden, both_row = lower->extra + gates;
