@@ -20,7 +20,8 @@ from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import SourceDocument, read_source_lines
 from wholedoc.corpus.vocabulary import build_vocabularies
-from wholedoc.decoding.translator import TranslatedDocument, Translator
+from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.translator import Translator
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.rendering.charts import draw_heat_map

@@ -58,7 +58,7 @@ def test_steps_equal_those_of_the_decoder(make_model, config: ModelConfig, width
             expected_state, expected, weights = predict(
                 model.decoder, expected_state, words, source
             )
-            state, logits, found = predictor.step(state, words, sentences)
+            state, logits, found, _ = predictor.step(state, words, sentences)
             assert logits.shape[-1] == 64
             assert logits[:, 37:].eq(-torch.inf).all()
             torch.testing.assert_close(torch.log_softmax(logits, dim=-1)[:, :37], expected)
@@ -79,7 +79,7 @@ def test_attention_is_sure_of_itself_where_exponentials_run_over(make_model) -> 
     predictor = Predictor(model)
     with torch.inference_mode():
         for _ in range(3):
-            state, logits, weights = predictor.step(state, words, sentences)
+            state, logits, weights, _ = predictor.step(state, words, sentences)
             assert logits[:, :9].isfinite().all()
             torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 1))
 

@@ -8,7 +8,8 @@ import pytest
 from torch import Tensor
 
 from wholedoc.config import Config, load_config
-from wholedoc.decoding.translator import TranslatedDocument, Translator
+from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.translator import Translator
 from wholedoc.model.decoder import Decoded, Decoder, DecoderState
 from wholedoc.model.fusion import Source
 from wholedoc.model.memory import DocumentContext, Readings

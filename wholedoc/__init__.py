@@ -4,26 +4,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wholedoc.config import SearchConfig
-    from wholedoc.decoding.translator import (
-        ScoredDocument,
-        TranslatedDocument,
-        Translation,
-        Translator,
-    )
+    from wholedoc.decoding.results import ScoredDocument, TranslatedDocument, Translation
+    from wholedoc.decoding.translator import Knowledge, Translator
     from wholedoc.errors import UserError
+    from wholedoc.tm.memory import TranslationMemory
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "Knowledge",
     "ScoredDocument",
     "SearchConfig",
     "TranslatedDocument",
     "Translation",
+    "TranslationMemory",
     "Translator",
     "UserError",
     "__version__",
 ]
 
-_HOMES = {"SearchConfig": "wholedoc.config", "UserError": "wholedoc.errors"}
+_HOMES = {
+    "Knowledge": "wholedoc.decoding.translator",
+    "SearchConfig": "wholedoc.config",
+    "TranslationMemory": "wholedoc.tm.memory",
+    "Translator": "wholedoc.decoding.translator",
+    "UserError": "wholedoc.errors",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -31,5 +36,5 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module(_HOMES.get(name, "wholedoc.decoding.translator")), name)
+        return getattr(import_module(_HOMES.get(name, "wholedoc.decoding.results")), name)
     raise AttributeError(f"module 'wholedoc' has no attribute {name!r}")

@@ -243,6 +243,19 @@ class SearchConfig:
 
 
 @dataclass(frozen=True)
+class MemoryConfig:
+    """Recall from what people have translated: translation memories and approved sentences."""
+
+    keep: bool = False
+    """Keep the training set in the run directory as a translation memory, which translating then
+    recalls from."""
+    pairs: CountOrZero = 8
+    """Pairs of translation memories that a sentence may recall: its best matches."""
+    approved: CountOrZero = 16
+    """Approved sentences of its own document that a sentence may recall: its best matches."""
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that determines a run."""
 
@@ -270,6 +283,8 @@ class Config:
     """Training of the document model."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """Translation."""
+    tm: MemoryConfig = field(default_factory=MemoryConfig)
+    """Translation memories."""
 
     def stage(self, name: str) -> StageConfig:
         """The settings of a stage; those of stage 0 serve both directions."""

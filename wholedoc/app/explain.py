@@ -11,7 +11,7 @@ from torch import Tensor
 from wholedoc import __version__
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.readers import SourceDocument
-from wholedoc.decoding.translator import TranslatedDocument
+from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.files import write_atomically
 from wholedoc.rendering.charts import draw_heat_map
 from wholedoc.rendering.tables import escape, make_page, make_table

@@ -17,7 +17,8 @@ from wholedoc.files import name_file
 from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:  # outputs are checked before torch is loaded
-    from wholedoc.decoding.translator import TranslatedDocument, Translation, Translator
+    from wholedoc.decoding.results import TranslatedDocument, Translation
+    from wholedoc.decoding.translator import Translator
 
 
 def translate_lines(

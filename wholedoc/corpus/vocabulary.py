@@ -54,6 +54,10 @@ class Vocabulary(ABC):
     def decode_tokens(self, tokens: Sequence[str]) -> str:
         """Join surface tokens to text."""
 
+    def word_spans(self, tokens: Sequence[str]) -> list[tuple[int, int]]:
+        """Where the words of surface tokens begin and end; here each token is a word."""
+        return [(i, i + 1) for i in range(len(tokens))]
+
     def decode(self, ids: Sequence[int]) -> str:
         """Turn token ids into text; specials are left out, save for ``<unk>``."""
         return self.decode_tokens(self.to_tokens([i for i in ids if i not in _SKIPPED]))
@@ -212,6 +216,11 @@ class SubwordVocabulary(Vocabulary):
     def to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The piece of each id."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    def word_spans(self, tokens: Sequence[str]) -> list[tuple[int, int]]:
+        """Where the words of pieces begin and end: a space begins one."""
+        starts = [i for i, piece in enumerate(tokens) if i == 0 or piece.startswith(_SPACE_MARK)]
+        return list(zip(starts, [*starts[1:], len(tokens)], strict=True))
 
     def decode_tokens(self, tokens: Sequence[str]) -> str:
         """Join pieces to text; a piece that is not in the vocabulary stands for itself."""

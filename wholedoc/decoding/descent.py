@@ -1,16 +1,19 @@
 """Block coordinate descent: translate each sentence again, given the rest of its document."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
+import numpy as np
 import torch
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import Indices, length_batches, pad
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
+from wholedoc.decoding.known import Known
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.scoring import score_translations
+from wholedoc.decoding.recall import look_up
+from wholedoc.decoding.scoring import Recalls, read_translations, score_translations
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.kernels import in_threads, one_thread
 from wholedoc.model.memory import Readings, concatenate_readings, gather_readings
@@ -25,15 +28,24 @@ def translate_documents(
     nbest: int = 1,
     progress: Progress | None = None,
     measure: bool = True,
+    known: Sequence[Known] = (),
+    approved: Sequence[Mapping[int, Sentence]] = (),
 ) -> list[DocumentTranslation]:
     """Translate documents of token ids, each sentence ended by ``</s>``.
 
     Paper: [bcd]. The sentence model translates every sentence by itself; then, in each pass, every
     sentence is translated again given the source memory and the others' current translations. A
     document is done when a pass changes nothing, or after ``config.passes``. The objective is
-    computed only if it is to be measured.
+    computed only if it is to be measured. ``known`` are the pairs that each sentence of each
+    document may recall; ``approved`` sentences stay as they are, and the others read them.
     """
     opened = [DocumentTranslation(system, d, config.batch_tokens) for d in documents]
+    for document, pairs in zip(opened, known, strict=False):
+        document.known = pairs
+    for document, given in zip(opened, approved, strict=False):
+        sentences = [document.sentences[t] for t in given]
+        read = read_translations(system.base, sentences, list(given.values()), config)
+        document.approved = dict(zip(given, read, strict=True))
     if config.shuffle_memory:
         shuffle_memories(system, opened)
     descent = _CoordinateDescent(system, config, nbest, progress)
@@ -66,14 +78,12 @@ class _CoordinateDescent:
         if self.config.first_pass == "document" and self.system.reads_documents:
             self.update_together(documents)
         else:
-            sentences = [s for document in documents for s in document.sentences]
-            _add_pass(documents, self._search(self.system.base_predictor, sentences))
+            _add_pass(documents, self._search(self.system.base_predictor, _places(documents)))
 
     def update_together(self, documents: Sequence[DocumentTranslation]) -> None:
         """One more pass: all sentences at once, each seeing the translations of the pass before."""
         readings = [document.read() for document in documents]
-        sentences = [s for document in documents for s in document.sentences]
-        _add_pass(documents, self._search(self.system.predictor, sentences, readings))
+        _add_pass(documents, self._search(self.system.predictor, _places(documents), readings))
         for document, read in zip(documents, readings, strict=True):
             document.readings = read
 
@@ -85,8 +95,8 @@ class _CoordinateDescent:
         for t in range(max(len(document.sentences) for document in documents)):
             longer = [d for d, document in enumerate(documents) if len(document.sentences) > t]
             readings = [documents[d].read(t) for d in longer]
-            sentences = [documents[d].sentences[t] for d in longer]
-            found = self._search(self.system.predictor, sentences, readings)
+            places = [(documents[d], t) for d in longer]
+            found = self._search(self.system.predictor, places, readings)
             for d, hypotheses, reading in zip(longer, found, readings, strict=True):
                 documents[d].update(t, hypotheses)
                 read[d].append(reading)
@@ -101,33 +111,51 @@ class _CoordinateDescent:
             [[list(tokens) for tokens in document.tokens] for document in documents],
             self.config.batch_tokens,
             [document.read() for document in documents],
+            recalls=Recalls.of(
+                self.system.recaller, [d.known_of(t) for d, t in _places(documents)]
+            ),
         )
         for document, found in zip(documents, scores, strict=True):
             document.objective.append(fsum(found))
 
     def _search(
-        self, predictor: Predictor, sentences: Sequence[Sentence], readings: Sequence[Readings] = ()
+        self,
+        predictor: Predictor,
+        places: Sequence[tuple[DocumentTranslation, int]],
+        readings: Sequence[Readings] = (),
     ) -> list[list[Hypothesis]]:
-        """Translate sentences in batches of like length; results in the given order."""
+        """Translate sentences in batches of like length; results in the given order.
+
+        ``readings`` are those of all, the approved ones included, which stay as they are.
+        """
         device = self.system.device
+        found = [[document.approved[t]] * (t in document.approved) for document, t in places]
+        chosen = np.array([i for i, given in enumerate(found) if not given], dtype=np.int64)
+        sentences = [places[i][0].sentences[places[i][1]] for i in chosen]
+        known = [places[i][0].known_of(places[i][1]) for i in chosen]
+        cells_of = look_up(predictor.recaller, known)
 
         def run(part: Indices) -> list[list[Hypothesis]]:
             src, lengths = pad([sentences[i] for i in part])
-            rows = torch.from_numpy(part).to(device)
+            rows = torch.from_numpy(chosen[part]).to(device)
             read = gather_readings(readings, rows) if readings else None
-            src, lengths = src.to(device), lengths.to(device)
-            return search(predictor, src, lengths, self.config, self.nbest, read)
+            src, lengths, cells = src.to(device), lengths.to(device), cells_of(part.tolist())
+            return search(predictor, src, lengths, self.config, self.nbest, read, cells)
 
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
         tokens = max(1, self.config.batch_tokens // max(self.config.beam, self.nbest))
         parts = length_batches([len(s) for s in sentences], tokens)
         every = in_threads(run, parts) if device.type == "cpu" else map(run, parts)
         for part, results in zip(parts, every, strict=True):
             for i, hypotheses in zip(part, results, strict=True):
-                found[i] = hypotheses
+                found[chosen[i]] = hypotheses
             if self.progress is not None:
                 self.progress(len(part), sum(len(best[0].tokens) + 1 for best in results))
         return found
+
+
+def _places(documents: Sequence[DocumentTranslation]) -> list[tuple[DocumentTranslation, int]]:
+    """All sentences of some documents, in order."""
+    return [(document, t) for document in documents for t in range(len(document.sentences))]
 
 
 def _add_pass(documents: Sequence[DocumentTranslation], found: list[list[Hypothesis]]) -> None:

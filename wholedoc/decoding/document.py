@@ -1,6 +1,6 @@
 """The document under translation: its source, what its sentences read, its translations so far."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.corpus.batches import in_order, length_batches, pad
+from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
@@ -39,6 +40,10 @@ class DocumentTranslation:
     """What the sentences read in the last pass."""
     objective: list[float] = field(default_factory=list)
     """Σ_t log P(y_t | x_t, y_-t, x_-t) after each pass but the first, if measured."""
+    known: Known = ()
+    """The known pairs that each sentence may recall; empty where none may."""
+    approved: Mapping[int, Hypothesis] = field(default_factory=dict)
+    """Translations that stay as they are, by the places of their sentences."""
     foreign: "DocumentTranslation | None" = None
     """The document whose memory is read instead of its own, in the control of shuffled memory."""
 
@@ -51,6 +56,10 @@ class DocumentTranslation:
     def settled(self) -> bool:
         """Whether the last pass changed nothing: no later one will."""
         return len(self.passes) > 1 and _tokens(self.passes[-1]) == _tokens(self.passes[-2])
+
+    def known_of(self, t: int) -> Sequence[KnownPair]:
+        """The known pairs that a sentence may recall."""
+        return self.known[t] if self.known else ()
 
     def add_pass(self, translations: list[list[Hypothesis]]) -> None:
         """Make translations of all sentences the current ones."""

@@ -9,18 +9,20 @@ averaged by attention, once for all steps.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from wholedoc.decoding.recall import Recaller
 from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.memory import Readings
+from wholedoc.model.recall import Cells
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.shortlist import Shortlist
 
@@ -47,6 +49,8 @@ class Sentences:
     """r_j ↦ the logits of the words that may be produced; those of the padding are -inf."""
     words: Int[Tensor, " output"]
     """The token id of each output; those of the padding do not matter."""
+    cells: Cells | None = None
+    """What is recalled, its types as places among the outputs."""
 
     def select(self, rows: Int[Tensor, " row"]) -> "Sentences":
         """The given sentences."""
@@ -57,7 +61,21 @@ class Sentences:
             padding=self.padding[rows],
             logits=None if self.logits is None else self.logits[rows],
             others=None if self.others is None else self.others.select(rows),
+            cells=None if self.cells is None else self.cells.select(rows),
         )
+
+
+class Step(NamedTuple):
+    """What one step gives."""
+
+    state: DecoderState
+    """s_j."""
+    logits: Float[Tensor, "row output"]
+    """Of y_j."""
+    weights: Float[Tensor, "sent hypothesis src_word"]
+    """α_j."""
+    features: Float[Tensor, "row hidden"]
+    """r_j."""
 
 
 @final
@@ -72,6 +90,7 @@ class Predictor:
         model: TranslationModel,
         product: type[Product] = ExactProduct,
         shortlist: Shortlist | None = None,
+        recaller: Recaller | None = None,
     ) -> None:
         decoder = model.decoder
         hidden = decoder.upper.state.in_features
@@ -91,6 +110,7 @@ class Predictor:
             embedded = decoder.embedding.weight
             self.words = torch.cat((decoder.word(embedded), decoder.output.word(embedded)), dim=-1)
         self.shortlist = shortlist
+        self.recaller = recaller
 
     @cached_property
     def _everything(self) -> tuple[Product, Int[Tensor, " output"]]:
@@ -110,11 +130,16 @@ class Predictor:
         src: Int[Tensor, "sent src_word"],
         src_lengths: Int[Tensor, " sent"],
         readings: Readings | None,
+        cells: Cells | None = None,
     ) -> tuple[DecoderState, Sentences]:
         """The first state of each sentence, and all that its steps are given."""
         decoder = self.model.decoder
         encoding = self.model.encoder(src, src_lengths)
-        words = self.shortlist.select(src) if self.shortlist else None
+        words = None
+        if self.shortlist is not None:  # the words of the cells are always allowed
+            words = self.shortlist.select(src, None if cells is None else cells.types)
+            if cells is not None:
+                cells = replace(cells, types=torch.searchsorted(words, cells.types))
         source = decoder.prepare(encoding, readings, words)
         mask = source.attended.mask
         padding = torch.zeros(mask.shape, dtype=encoding.summary.dtype, device=mask.device)
@@ -133,15 +158,12 @@ class Predictor:
             logits,
             source.words,
             *(self._everything if words is None else self._outputs(words)),
+            cells,
         )
         return decoder.start(encoding), sentences
 
-    def step(
-        self, state: DecoderState, words: Int[Tensor, " row"], sentences: Sentences
-    ) -> tuple[
-        DecoderState, Float[Tensor, "row output"], Float[Tensor, "sent hypothesis src_word"]
-    ]:
-        """s_j, the logits of y_j and α_j, given the last words."""
+    def step(self, state: DecoderState, words: Int[Tensor, " row"], sentences: Sentences) -> Step:
+        """One more word, given the last words."""
         gates, count = self.gates, len(sentences.keys)
         word = self.words.index_select(0, words)  # (R, 4H)
         from_lower, from_upper = self.lower(state.lower), self.upper(state.upper)  # (R, 3H + A)
@@ -154,10 +176,11 @@ class Predictor:
             projected = projected + self.model.decoder.fusion.look(both, sentences.others)
         lower = gated(projected, from_lower[:, :gates], state.lower)
         upper = gated(self.between(lower), from_upper[:, :gates], state.upper)
-        logits = sentences.output(seen[:, gates:].add_(upper).tanh_())  # (R, V)
+        features = seen[:, gates:].add_(upper).tanh_()  # (R, H)
+        logits = sentences.output(features)  # (R, V)
         if sentences.logits is not None:
             logits.view(count, -1, logits.shape[-1]).add_(sentences.logits)
-        return DecoderState(lower, upper), logits, weights
+        return Step(DecoderState(lower, upper), logits, weights, features)
 
     def _attend(
         self, query: Float[Tensor, "sent hypothesis align"], sentences: Sentences
@@ -196,6 +219,10 @@ class TranslationSystem:
     """Whether search multiplies in 8 bits, where this computer can."""
     shortlist: Shortlist | None = None
     """The words that search may produce; any, without one."""
+    recaller: Recaller | None = None
+    """How the document model recalls known pairs, or the sentence model where there is none."""
+    base_recaller: Recaller | None = None
+    """How the sentence model does."""
 
     @property
     def reads_documents(self) -> bool:
@@ -210,16 +237,19 @@ class TranslationSystem:
     @cached_property
     def predictor(self) -> Predictor:
         """The document model, prepared for search when it is first asked for."""
-        return self._prepare(self.model) if self.reads_documents else self.base_predictor
+        if not self.reads_documents:
+            return self.base_predictor
+        return self._prepare(self.model, self.recaller)
 
     @cached_property
     def base_predictor(self) -> Predictor:
         """The sentence model, likewise."""
-        return self._prepare(self.base)
+        return self._prepare(self.base, self.base_recaller)
 
-    def _prepare(self, model: TranslationModel) -> Predictor:
+    def _prepare(self, model: TranslationModel, recaller: Recaller | None) -> Predictor:
         in_8_bits = self.int8 and EightBitProduct.works_on(self.device)
-        return Predictor(model, EightBitProduct if in_8_bits else ExactProduct, self.shortlist)
+        product = EightBitProduct if in_8_bits else ExactProduct
+        return Predictor(model, product, self.shortlist, recaller)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the weights, not what was prepared from them."""

@@ -6,10 +6,10 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from wholedoc.config import ScoringMemory
+from wholedoc.config import ScoringMemory, SearchConfig
 from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.document import (
@@ -19,11 +19,14 @@ from wholedoc.decoding.document import (
     require_context,
     shuffle_memories,
 )
+from wholedoc.decoding.known import Known
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.search import GREEDY, search
-from wholedoc.kernels import one_thread
+from wholedoc.decoding.recall import CellLookup, Recaller, look_up
+from wholedoc.decoding.search import GREEDY, Hypothesis, search
+from wholedoc.kernels import Packing, one_thread
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.memory import Readings, gather_readings
+from wholedoc.model.recall import Cells, Recall, Recalled
 from wholedoc.model.translation import TranslationModel
 
 # Logits that exist at once: 16 MiB, whatever the batch and vocabulary.
@@ -68,32 +71,132 @@ def score_translations(
     batch_tokens: int,
     readings: Sequence[Readings] = (),
     progress: Progress | None = None,
+    recalls: "Recalls | None" = None,
 ) -> list[list[float]]:
     """log P(y_t | x_t, c_src, c_trg) of each document's translations, ``</s>`` included.
 
     Sources end with ``</s>``, translations do not. ``readings`` are those of the sentences in
-    order, in any number of parts; without any, the model reads nothing.
+    order, in any number of parts; without any, the model reads nothing. What the sentences recall
+    counts too, where it is given.
     """
     sentences, targets = list(chain(*documents)), list(chain(*translations))
 
     def score(decoded: Decoded, chosen: list[int]) -> list[float]:
         trg_out, _ = pad([[*targets[i], EOS] for i in chosen])
-        of_sentence, features = decoded.packing.rows, decoded.packed_features
-        words = trg_out.to(features.device)[of_sentence, decoded.packing.places]
-        scores = torch.zeros(len(chosen), dtype=torch.float64, device=features.device)
-        step = max(1, _LOGITS_AT_ONCE // model.decoder.output.vocabulary.out_features)
-        for start in range(0, len(words), step):
-            part = slice(start, start + step)
-            added = None if decoded.logits is None else decoded.logits[of_sentence[part]]
-            every = model.decoder.log_probabilities(features[part], added)
-            found = every.gather(-1, words[part, None])[:, 0]
-            scores.index_add_(0, of_sentence[part], found.double())
+        trg_out = trg_out.to(decoded.packed_features.device)
+        cells = None if recalls is None else recalls.cells(chosen)
+        seen = see_words(model, decoded, trg_out, None if cells is None else cells.types)
+        log_probabilities = seen.own
+        if recalls is not None and cells is not None:
+            padded = seen.pad(decoded.packing, trg_out.shape[1])
+            features = decoded.packing.pad(decoded.packed_features, trg_out.shape[1])
+            recalled = recalls.recall(features, padded.types, padded.surest, cells)
+            mixed = of_words(recalled, padded, trg_out, cells)
+            log_probabilities = mixed[decoded.packing.rows, decoded.packing.places]
+        scores = torch.zeros(len(chosen), dtype=torch.float64, device=trg_out.device)
+        scores.index_add_(0, decoded.packing.rows, log_probabilities.double())
         if progress is not None:
-            progress(len(chosen), len(words))
+            progress(len(chosen), len(log_probabilities))
         return scores.tolist()
 
-    scores = iter(_decode(model, sentences, targets, batch_tokens, score, readings))
+    scores = iter(decode_given(model, sentences, targets, batch_tokens, score, readings))
     return [[next(scores) for _ in document] for document in documents]
+
+
+class SeenWords(NamedTuple):
+    """What the output layer says at the words of given translations, packed or by places."""
+
+    own: Float[Tensor, "*place"]
+    """log P_model(y_j)."""
+    surest: Float[Tensor, "*place"]
+    """max_y P_model(y)."""
+    types: Float[Tensor, "*place type"]
+    """log P_model of the types of the sentence."""
+
+    def pad(self, packing: Packing, steps: int) -> "SeenWords":
+        """By places (sentence, word) instead of packed, zero at padding."""
+        own, surest = packing.pad(torch.stack(self[:2], dim=1), steps).unbind(dim=-1)
+        return SeenWords(own, surest, packing.pad(self.types, steps))
+
+
+def see_words(
+    model: TranslationModel,
+    decoded: Decoded,
+    words: Int[Tensor, "sent trg_word"],
+    types: Int[Tensor, "sent type"] | None = None,
+) -> SeenWords:
+    """log P_model of the words of given translations, packed, and of the types of each sentence."""
+    packing, features = decoded.packing, decoded.packed_features
+    if types is None:
+        types = words.new_zeros(len(words), 1)
+    own, surest = features.new_empty(len(features)), features.new_empty(len(features))
+    of_types = features.new_empty(len(features), types.shape[1])
+    step = max(1, _LOGITS_AT_ONCE // model.decoder.output.vocabulary.out_features)
+    for start in range(0, len(features), step):
+        part = slice(start, start + step)
+        rows, places = packing.rows[part], packing.places[part]
+        added = None if decoded.logits is None else decoded.logits[rows]
+        every = model.decoder.log_probabilities(features[part], added)
+        own[part] = every.gather(-1, words[rows, places][:, None])[:, 0]
+        surest[part] = every.amax(dim=-1).exp()
+        of_types[part] = every.gather(-1, types[rows])
+    return SeenWords(own, surest, of_types)
+
+
+def of_words(
+    recalled: Recalled, seen: SeenWords, words: Int[Tensor, "sent trg_word"], cells: Cells
+) -> Float[Tensor, "sent trg_word"]:
+    """log P(y_j) of given words, recall included."""
+    rest, mixed = recalled.mix(seen.types)
+    places, found = _places_of(words, cells)
+    return torch.where(found, mixed.gather(2, places)[:, :, 0], seen.own + rest)
+
+
+def _places_of(words: Int[Tensor, "sent trg_word"], cells: Cells) -> tuple[Tensor, Tensor]:
+    """Where among the types of its sentence each word is, and whether it is there."""
+    same = cells.types[:, None] == words[:, :, None]  # (S, J, U)
+    return same.int().argmax(dim=-1, keepdim=True), same.any(dim=-1)
+
+
+@dataclass(frozen=True)
+class Recalls:
+    """What given sentences may recall while their translations are read."""
+
+    recall: Recall
+    cells: CellLookup
+
+    @classmethod
+    def of(cls, recaller: Recaller | None, known: Known) -> "Recalls | None":
+        """Get ready to recall the known pairs of sentences; None where there are none."""
+        if recaller is None or not any(known):
+            return None
+        return cls(recaller.recall, look_up(recaller, known))
+
+
+@torch.inference_mode()
+def read_translations(
+    model: TranslationModel,
+    sentences: Sequence[Sentence],
+    translations: Sequence[Sentence],
+    config: SearchConfig,
+) -> list[Hypothesis]:
+    """Given translations as if search had found them, read by the sentence model."""
+    (scores,) = score_translations(model, [sentences], [translations], config.batch_tokens)
+
+    def read(decoded: Decoded, chosen: list[int]) -> list[tuple[Tensor, Tensor]]:
+        weights = decoded.packing.pad(decoded.packed_weights, len(decoded.packing.counts))
+        return [
+            (row[: len(translations[i]) + 1, : len(sentences[i])], state)
+            for row, state, i in zip(
+                weights, decoded.packed_states[decoded.packing.ends], chosen, strict=True
+            )
+        ]
+
+    found = decode_given(model, sentences, translations, config.batch_tokens, read)
+    return [
+        Hypothesis(tuple(tokens), score, score / (len(tokens) + 1) ** config.length_penalty, *rest)
+        for tokens, score, rest in zip(translations, scores, found, strict=True)
+    ]
 
 
 @torch.inference_mode()
@@ -108,7 +211,7 @@ def given_states(
     def last_states(decoded: Decoded, _: list[int]) -> list[Tensor]:
         return list(decoded.packed_states[decoded.packing.ends])
 
-    return torch.stack(_decode(model, sentences, translations, batch_tokens, last_states))
+    return torch.stack(decode_given(model, sentences, translations, batch_tokens, last_states))
 
 
 @torch.inference_mode()
@@ -127,7 +230,7 @@ def generated_states(
     return torch.stack(in_order(sentences, batches, run))
 
 
-def _decode(
+def decode_given(
     model: TranslationModel,
     sentences: Sequence[Sentence],
     translations: Sequence[Sentence],
@@ -157,16 +260,21 @@ def score_documents(
     translations: Documents,
     batch_tokens: int,
     memory: ScoringMemory = "given",
+    known: Sequence[Known] = (),
 ) -> list[list[float]]:
     """The log-probability of each sentence's translation, given the rest of its document.
 
     The cells of the target memory are made from the given translations themselves, or from those
-    that the sentence model generates. Sources end with ``</s>``, translations do not.
+    that the sentence model generates. Sources end with ``</s>``, translations do not. ``known`` are
+    the pairs that the sentences of each document may recall.
     """
-    known = translations if memory == "given" else [None] * len(documents)
-    opened = _open_documents(system, documents, known, batch_tokens)
+    recalls = Recalls.of(system.recaller, list(chain(*known)))
+    given = translations if memory == "given" else [None] * len(documents)
+    opened = _open_documents(system, documents, given, batch_tokens)
     readings = [document.read() for document in opened] if system.reads_documents else []
-    return score_translations(system.model, documents, translations, batch_tokens, readings)
+    return score_translations(
+        system.model, documents, translations, batch_tokens, readings, recalls=recalls
+    )
 
 
 @one_thread()

@@ -18,6 +18,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
 from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
+from wholedoc.model.recall import Cells
 
 # How dev sentences and the cells of the target memory are translated in training.
 GREEDY = SearchConfig(beam=1)
@@ -56,11 +57,15 @@ def search(
     config: SearchConfig,
     nbest: int = 1,
     readings: Readings | None = None,
+    cells: Cells | None = None,
 ) -> list[list[Hypothesis]]:
-    """The ``nbest`` best translations of each sentence, best first; fewer where no more exist."""
+    """The ``nbest`` best translations of each sentence, best first; fewer where no more exist.
+
+    ``readings`` are what the sentences read of their documents, ``cells`` what they may recall.
+    """
     lengths = src_lengths.tolist()
     caps = length_caps(lengths, config)
-    state, sentences = predictor.start(src, src_lengths, readings)
+    state, sentences = predictor.start(src, src_lengths, readings, cells)
     trace = _Trace(lengths, nbest, config.length_penalty)
     frontier = _Frontier(predictor, state, sentences, caps)
     if config.beam == 1 and nbest == 1:
@@ -104,8 +109,12 @@ class _Frontier:
 
         Where the cap is reached only ``</s>`` is left; padding and ``<s>`` are never produced.
         """
-        self.state, logits, weights = self.predictor.step(self.state, self.words, self.sentences)
+        step_done = self.predictor.step(self.state, self.words, self.sentences)
+        self.state, logits, weights, features = step_done
         total = torch.logsumexp(logits, dim=-1)
+        if self.sentences.cells is not None and self.predictor.recaller is not None:
+            recall = self.predictor.recaller.recall
+            total = recall.mix(logits, total, features, self.sentences.cells)
         logits[:, PAD] = -math.inf
         logits[:, BOS] = -math.inf
         if step in self.cap_steps:

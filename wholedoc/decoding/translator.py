@@ -2,8 +2,8 @@
 
 import math
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -15,7 +15,16 @@ from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
+from wholedoc.decoding.known import KnownPair, find_known
 from wholedoc.decoding.predictor import TranslationSystem
+from wholedoc.decoding.recall import Recaller
+from wholedoc.decoding.recollection import RecalledWord, join_words, recollect
+from wholedoc.decoding.results import (
+    ScoredDocument,
+    Task,
+    TranslatedDocument,
+    Translation,
+)
 from wholedoc.decoding.scoring import (
     Candidate,
     ContextScores,
@@ -26,90 +35,14 @@ from wholedoc.decoding.scoring import (
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
 from wholedoc.kernels import round_weights
+from wholedoc.model.memory import Readings
+from wholedoc.model.recall import Recall
+from wholedoc.model.translation import TranslationModel
 from wholedoc.store.model import TrainedModel, load_model
+from wholedoc.tm.memory import TranslationMemory
 
 _MOST_SCORED_TOKENS = 10_000
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one sentence."""
-
-    text: str
-    log_probability: float
-    """log P(y|x)."""
-    score: float
-    """What it was ranked by: the log-probability, normalised for length."""
-    attention: Float[Tensor, "trg_token src_token"] | None
-    """Where each output token, ``</s>`` last, looked in the source; None for a sentence that was
-    translated in pieces."""
-
-
-@dataclass(frozen=True)
-class TranslatedDocument:
-    """A document's translations, sentence by sentence."""
-
-    candidates: list[list[Translation]]
-    """For each source sentence its translations, best first."""
-    history: list[list[str]]
-    """The translations after each pass; the last are the final ones."""
-    source_weights: Float[Tensor, "sent cell"] | None
-    """Whom each sentence read in the source memory; None where it was not read."""
-    target_weights: Float[Tensor, "sent cell"] | None
-    """Whom each sentence read in the target memory."""
-    objective: list[float]
-    """The pseudo-log-likelihood of the document after each pass but the first, if measured."""
-    pieces: list[int]
-    """In how many pieces each sentence was translated: 1, but for very long ones."""
-
-    @property
-    def sentences(self) -> list[str]:
-        """The final translations, exactly one per source sentence."""
-        return self.history[-1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; ``sentences`` included."""
-        return {"sentences": self.sentences, **_plain(self)}
-
-
-@dataclass(frozen=True)
-class ScoredDocument:
-    """How probable the given translations of a document are."""
-
-    log_probabilities: list[float]
-    """log P(y_t | x_t, y_-t, x_-t) of each sentence's translation, ``</s>`` included."""
-    words: list[int]
-    """Tokens of each translation, ``</s>`` included."""
-
-    @property
-    def log_probability(self) -> float:
-        """The sum over the sentences."""
-        return math.fsum(self.log_probabilities)
-
-    @property
-    def perplexity(self) -> float:
-        """Per token."""
-        return perplexity(self.log_probability, sum(self.words))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; the perplexity of nothing is None."""
-        found = self.perplexity if self.words else None
-        return {**_plain(self), "log_probability": self.log_probability, "perplexity": found}
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as dictionaries and tensors as lists, however deep."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value.tolist() if isinstance(value, Tensor) else value
-
-
-def perplexity(log_probability: float, words: int) -> float:
-    """exp(−log P / words), within what can be printed; without words there is none."""
-    return math.exp(min(-log_probability / words, 700)) if words else math.nan
 
 
 @dataclass(frozen=True)
@@ -121,6 +54,63 @@ class _Piece:
     """What stands between it and the next one."""
     tokens: Sentence
     """Its token ids, ``</s>`` included."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What people have translated: approved sentences of documents, and translation memories."""
+
+    approved: Sequence[Mapping[int, str]] = ()
+    """For each document, translations by the places of their sentences; or nothing at all. They
+    stay as they are, and the other sentences recall them."""
+    memories: tuple[TranslationMemory, ...] = ()
+    """Recalled from beside the model's own."""
+    rehearse: bool = False
+    """A translator at work, from top to bottom: approved sentences are translated too, and each
+    sentence recalls those before it alone."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Sentences of a task, split and encoded, with what they know."""
+
+    task: Task
+    places: list[int]
+    """Of the sentences: all of the document, or some."""
+    pieces: list[list[_Piece]]
+    """Of each sentence."""
+    known: list[list[KnownPair]]
+    """Of each sentence."""
+
+    @property
+    def counts(self) -> list[int]:
+        """Pieces of each sentence."""
+        return [len(pieces) for pieces in self.pieces]
+
+    @property
+    def tokens(self) -> list[Sentence]:
+        """The token ids of all pieces."""
+        return [piece.tokens for pieces in self.pieces for piece in pieces]
+
+    @property
+    def known_of_pieces(self) -> list[list[KnownPair]]:
+        """A piece knows what its sentence knows."""
+        pairs = zip(self.pieces, self.known, strict=True)
+        return [known for pieces, known in pairs for _ in pieces]
+
+    @property
+    def fixed(self) -> dict[int, str]:
+        """The translations that stay as they are, by the places of their pieces."""
+        owners = [
+            place for place, pieces in zip(self.places, self.pieces, strict=True) for _ in pieces
+        ]
+        given = {} if self.task.rehearse else self.task.approved
+        return {i: given[place] for i, place in enumerate(owners) if place in given}
+
+    def select(self, places: Sequence[int]) -> "_Prepared":
+        """Some sentences of a whole document."""
+        pieces, known = [self.pieces[t] for t in places], [self.known[t] for t in places]
+        return _Prepared(self.task, list(places), pieces, known)
 
 
 class Translator:
@@ -141,12 +131,30 @@ class Translator:
         self.trained = replace(trained, int8=int8 or trained.int8)
         self.src_vocabulary, self.trg_vocabulary = trained.src_vocabulary, trained.trg_vocabulary
         models = trained.document or trained.base, trained.base, trained.vectors
-        self.system = TranslationSystem(*models, self.trained.int8, trained.shortlist)
+        recaller = self._recaller(trained.base, trained.base_recall)
+        recallers = (recaller, recaller)
+        if trained.document is not None:
+            recallers = (self._recaller(trained.document, trained.document_recall), recaller)
+        self.system = TranslationSystem(*models, self.trained.int8, trained.shortlist, *recallers)
+        self.memories: tuple[TranslationMemory, ...] = ()
+        """Recalled from in every translation: the model's own memory."""
+        if trained.memory is not None and recaller is not None:
+            self.memories = (TranslationMemory.open(trained.memory),)
 
     @classmethod
-    def load(cls, model: str | Path, *, int8: bool = False) -> "Translator":
-        """Open a run directory, or what ``wholedoc export`` made of one; for ``int8`` see above."""
-        return cls(load_model(model), int8=int8)
+    def load(
+        cls, model: str | Path, *, int8: bool = False, own_memory: bool = True
+    ) -> "Translator":
+        """Open a run directory, or what ``wholedoc export`` made of one; for ``int8`` see above.
+
+        Without ``own_memory`` it does not recall from its training set, even where that was kept.
+        """
+        trained = load_model(model)
+        return cls(trained if own_memory else replace(trained, memory=None), int8=int8)
+
+    def _recaller(self, model: TranslationModel, recall: Recall | None) -> Recaller | None:
+        vocabularies = self.src_vocabulary, self.trg_vocabulary
+        return None if recall is None else Recaller(model, recall, vocabularies)
 
     @property
     def config(self) -> Config:
@@ -160,7 +168,8 @@ class Translator:
 
     def without_memory(self) -> "Translator":
         """The sentence model of the same run by itself."""
-        return Translator(replace(self.trained, document=None, vectors=None))
+        trained = replace(self.trained, document=None, vectors=None, document_recall=None)
+        return Translator(trained)
 
     def translate(
         self,
@@ -169,17 +178,38 @@ class Translator:
         nbest: int = 1,
         *,
         passes: int | None = None,
+        approved: Mapping[int, str] | None = None,
+        memories: Iterable[TranslationMemory | str | Path] = (),
     ) -> TranslatedDocument:
         """Translate one document, given as its sentences; ``passes`` updates of each translation.
 
-        Without ``passes`` and ``config``, the settings kept with the model are used. Raises a
+        Without ``passes`` and ``config``, the settings kept with the model are used. ``approved``
+        are translations by people, by the places of their sentences: they stay as they are, and the
+        other sentences recall them. ``memories`` are recalled from beside the model's own. Raises a
         ``UserError`` that names the argument at fault.
         """
         document = _check_document(sentences, "sentences")
         config = config or self.config.search
         if passes is not None:
             config = replace(config, passes=passes)
-        return self.translate_documents([document], config, nbest)[0]
+        known = Knowledge([approved or {}], self.open_memories(memories))
+        return self.translate_documents([document], config, nbest, known=known, explain=True)[0]
+
+    def approve(self, document: TranslatedDocument, place: int, text: str) -> TranslatedDocument:
+        """Approve a translation of a sentence, and translate the document again with it.
+
+        The others recall it at once. A model that translates each sentence by itself translates
+        only those again that know more, or less, than before.
+        """
+        task = replace(document.task, approved={**document.task.approved, place: text})
+        _check_approved([task.approved], [task.sentences])
+        prepared = self._prepare(task)
+        if self.reads_documents:
+            return self._translate([prepared], explain=True)[0]
+        before = document.known
+        changed = [t for t, known in enumerate(prepared.known) if known != before[t] or t == place]
+        (again,) = self._translate([prepared.select(changed)], explain=True)
+        return _replaced(document, again, changed, task)
 
     def translate_documents(
         self,
@@ -189,26 +219,98 @@ class Translator:
         progress: Progress | None = None,
         *,
         measure: bool = True,
+        known: "Knowledge | None" = None,
+        explain: bool = False,
     ) -> list[TranslatedDocument]:
         """Translate many documents at once.
 
         ``config`` replaces the model's own settings of search; ``progress`` is called with finished
         sentences and words; not to ``measure`` the objective saves time. A sentence of more than
         ``config.sentence_tokens`` is translated in pieces, each as a sentence of its document, and
-        put together again.
+        put together again. ``known`` is what people have translated; to ``explain`` is to find out
+        what each word was recalled from.
         """
         config = build(SearchConfig, asdict(config or self.config.search), where="search settings")
         # As many hypotheses are followed at once as are asked for, so one limit serves both.
         build(SearchConfig, {"beam": nbest}, where=f"nbest = {nbest}")
         texts = _check_documents(documents, "documents")
-        pieces = [[self._pieces(text, config) for text in each] for each in texts]
-        encoded = [
-            [piece.tokens for sentence in document for piece in sentence] for document in pieces
+        tasks = self._tasks(texts, known or Knowledge(), config, nbest)
+        return self._translate([self._prepare(task) for task in tasks], progress, measure, explain)
+
+    def open_memories(
+        self, memories: Iterable[TranslationMemory | str | Path]
+    ) -> tuple[TranslationMemory, ...]:
+        """Translation memories, given themselves or by their paths; their languages must fit."""
+        if isinstance(memories, str | Path):
+            memories = [memories]
+        opened = [
+            memory if isinstance(memory, TranslationMemory) else TranslationMemory.open(memory)
+            for memory in memories
         ]
-        found = translate_documents(self.system, encoded, config, nbest, progress, measure)
-        counts = [[len(sentence) for sentence in document] for document in pieces]
+        data = self.config.data
+        for memory in opened:
+            memory.check_languages(data.src_language, data.trg_language)
+        if opened and self.system.base_recaller is None:
+            raise UserError(
+                "this model has not learned to recall",
+                where="translation memory",
+                fix="fit it first: wholedoc tm fit MODEL",
+            )
+        return tuple(opened)
+
+    def _tasks(
+        self, texts: list[list[str]], known: "Knowledge", config: SearchConfig, nbest: int
+    ) -> list[Task]:
+        approved = [dict(given) for given in known.approved] or [{} for _ in texts]
+        _check_count(len(approved), len(texts), "documents", "approved")
+        _check_approved(approved, texts)
+        memories = (*self.memories, *known.memories)
+        return [
+            Task(sentences, config, nbest, given, memories, known.rehearse)
+            for sentences, given in zip(texts, approved, strict=True)
+        ]
+
+    def _prepare(self, task: Task) -> "_Prepared":
+        """Split and encode a document, and find what its sentences know."""
+        fixed = {} if task.rehearse else task.approved
+        pieces = [
+            self._whole(text, task.config) if t in fixed else self._pieces(text, task.config)
+            for t, text in enumerate(task.sentences)
+        ]
+        known: list[list[KnownPair]] = [[] for _ in pieces]
+        if self.system.base_recaller is not None:
+            known = find_known(
+                task.sentences, task.memories, task.approved, self.config.tm, task.rehearse
+            )
+        return _Prepared(task, list(range(len(pieces))), pieces, known)
+
+    def _translate(
+        self,
+        prepared: "list[_Prepared]",
+        progress: Progress | None = None,
+        measure: bool = True,
+        explain: bool = False,
+    ) -> list[TranslatedDocument]:
+        """Translate documents that were prepared, with the same settings of search."""
+        if not prepared:
+            return []
+        task = prepared[0].task
+        found = translate_documents(
+            self.system,
+            [each.tokens for each in prepared],
+            task.config,
+            task.nbest,
+            progress,
+            measure,
+            [each.known_of_pieces for each in prepared],
+            [self._encode_approved(each.fixed, task.config) for each in prepared],
+        )
+        counts = [each.counts for each in prepared]
         cells = [counts[found.index(document.foreign or document)] for document in found]
-        return [self._translated(*each, config) for each in zip(found, pieces, cells, strict=True)]
+        return [
+            self._translated(*each, explain=explain)
+            for each in zip(found, prepared, cells, strict=True)
+        ]
 
     def score(
         self, sentences: Iterable[str], translations: Iterable[str], memory: ScoringMemory = "given"
@@ -276,16 +378,22 @@ class Translator:
     def _translated(
         self,
         document: DocumentTranslation,
-        sentences: list[list[_Piece]],
+        prepared: "_Prepared",
         cells: list[int],
-        config: SearchConfig,
+        *,
+        explain: bool,
     ) -> TranslatedDocument:
         """The texts of a document's translations; ``cells`` are pieces of what it has read."""
+        task, counts = prepared.task, prepared.counts
         passes = []
         for found in document.passes:
             rest = iter(found)
-            passes.append([self._joined(pieces, rest, config) for pieces in sentences])
-        counts = [len(pieces) for pieces in sentences]
+            passes.append([self._joined(pieces, rest, task.config) for pieces in prepared.pieces])
+        first = [sum(counts[:t]) for t in range(len(counts))]
+        for t, place in enumerate(first):
+            if place in prepared.fixed:
+                for translations in passes:
+                    translations[t] = [replace(translations[t][0], text=prepared.fixed[place])]
         return TranslatedDocument(
             passes[-1],
             [[candidates[0].text for candidates in translations] for translations in passes],
@@ -293,7 +401,35 @@ class Translator:
             join_weights(document.readings.trg_weights, counts, cells),
             document.objective,
             counts,
+            prepared.known,
+            self._recollect(document, prepared) if explain else None,
+            task,
         )
+
+    def _recollect(
+        self, document: DocumentTranslation, prepared: "_Prepared"
+    ) -> list[list[RecalledWord]]:
+        """What the words of the final translations were recalled from, sentence by sentence."""
+        words: list[list[RecalledWord]] = [[] for _ in prepared.pieces]
+        by_document = len(document.passes) > 1 or document.readings != Readings()
+        system = self.system
+        recaller = system.recaller if by_document else system.base_recaller
+        if recaller is None:
+            return words
+        tokens = recollect(
+            recaller,
+            document.sentences,
+            [list(found) for found in document.tokens],
+            prepared.known_of_pieces,
+            [document.readings] if by_document else [],
+            prepared.task.config.batch_tokens,
+        )
+        owners = [t for t, count in enumerate(prepared.counts) for _ in range(count)]
+        for i, (t, found) in enumerate(zip(owners, tokens, strict=True)):
+            if i not in prepared.fixed:
+                names = self.trg_vocabulary.to_tokens(document.tokens[i])
+                words[t] += join_words(found, names, prepared.known[t], self.trg_vocabulary)
+        return words
 
     def _joined(
         self, pieces: list[_Piece], hypotheses: Iterator[list[Hypothesis]], config: SearchConfig
@@ -318,6 +454,19 @@ class Translator:
             score = log_probability / words**config.length_penalty
             joined.append(Translation(text.strip(), log_probability, score, None))
         return joined
+
+    def _whole(self, text: str, config: SearchConfig) -> list[_Piece]:
+        """A sentence that is not translated; of a very long one, its beginning is read."""
+        tokens = self._encode(text[: 10 * config.sentence_tokens])
+        return [_Piece(text, "", [*tokens[: config.sentence_tokens], EOS])]
+
+    def _encode_approved(
+        self, fixed: Mapping[int, str], config: SearchConfig
+    ) -> dict[int, Sentence]:
+        most = config.sentence_tokens
+        return {
+            i: _encode(text[: 10 * most], self.trg_vocabulary)[:most] for i, text in fixed.items()
+        }
 
     def _pieces(self, text: str, config: SearchConfig) -> list[_Piece]:
         """A sentence as it is, or in pieces where it is too long for one search."""
@@ -390,6 +539,19 @@ class Translator:
         return Translation(line, found.log_probability, found.score, found.attention)
 
 
+def _replaced(
+    before: TranslatedDocument, again: TranslatedDocument, places: Sequence[int], task: Task
+) -> TranslatedDocument:
+    """A document of which some sentences were translated again."""
+    parts: dict[str, Any] = {}
+    for name in ("candidates", "pieces", "known", "recall"):
+        parts[name] = list(getattr(before, name))
+        for place, value in zip(places, getattr(again, name), strict=True):
+            parts[name][place] = value
+    history = [[found[0].text for found in parts["candidates"]]]
+    return replace(before, history=history, task=task, **parts)
+
+
 def join_weights(
     weights: Float[Tensor, "piece cell"] | None, readers: Sequence[int], read: Sequence[int]
 ) -> Float[Tensor, "sent read"] | None:
@@ -422,6 +584,18 @@ def _check_document(sentences: Iterable[str], where: str) -> list[str]:
                 f"{reprlib.repr(sentence)} is not a text", where=f"{where}[{t}]", fix=fix
             )
     return checked
+
+
+def _check_approved(approved: Sequence[Mapping[int, str]], texts: Sequence[Sequence[str]]) -> None:
+    for d, (given, sentences) in enumerate(zip(approved, texts, strict=True)):
+        for place, text in given.items():
+            where = f"approved[{d}][{place!r}]" if len(texts) > 1 else f"approved[{place!r}]"
+            if not isinstance(place, int) or not 0 <= place < len(sentences):
+                what = f"there is no sentence {place!r} in a document of {len(sentences)}"
+                raise UserError(what, where=where, fix="count sentences from 0")
+            if not isinstance(text, str):
+                what = f"{reprlib.repr(text)} is not a text"
+                raise UserError(what, where=where, fix="give a text")
 
 
 def _check_list(values: Iterable[Item], kind: str, where: str) -> list[Item]:

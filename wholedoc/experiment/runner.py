@@ -25,7 +25,8 @@ import torch
 from safetensors.torch import save
 
 from wholedoc.config import Config
-from wholedoc.decoding.translator import TranslatedDocument, Translator
+from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.experiment.grid import MEMORY_SYSTEMS, Experiment, Job
 from wholedoc.experiment.results import (

@@ -17,7 +17,8 @@ from wholedoc.errors import UserError
 from wholedoc.progress import ProgressBar
 
 if TYPE_CHECKING:  # sets are read before torch is loaded
-    from wholedoc.decoding.translator import ScoredDocument, Translator
+    from wholedoc.decoding.results import ScoredDocument
+    from wholedoc.decoding.translator import Translator
 
 _REQUIRED = ("source", "sentence", "reference", "alternatives")
 _FIELDS = (*_REQUIRED, "target", "kind", "tags")
@@ -76,7 +77,7 @@ def score_corpus(
     translator: "Translator", corpus: Iterable[Document], memory: ScoringMemory = "given"
 ) -> ScoredCorpus:
     """Score the translations of all documents of a corpus."""
-    from wholedoc.decoding.translator import ScoredDocument
+    from wholedoc.decoding.results import ScoredDocument
 
     documents = list(corpus)
     scored: list[ScoredDocument] = []

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from torch import nn
 
-from wholedoc.config import Config
+from wholedoc.config import Config, ModelConfig
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
+from wholedoc.model.recall import Recall
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.checkpoint import load_weights
+from wholedoc.store.checkpoint import load_weights, save_weights
 from wholedoc.store.lexicon import read_lexicon
 from wholedoc.store.run import Run, language_stage
 from wholedoc.store.shortlist import Shortlist, read_shortlist
@@ -36,6 +38,12 @@ class TrainedModel:
     """The words that search may produce, in an export."""
     int8: bool = False
     """Whether the weights are in 8 bits, as in an export."""
+    base_recall: Recall | None = None
+    """How the sentence model recalls known pairs; None where that was never fitted."""
+    document_recall: Recall | None = None
+    """How the document model does."""
+    memory: Path | None = None
+    """The translation memory that belongs to the model, if there is one."""
 
 
 def load_model(directory: str | Path) -> TrainedModel:
@@ -62,6 +70,7 @@ def load_model(directory: str | Path) -> TrainedModel:
         document.to(device).eval()
         if config.model.reads_source:
             vectors = load_sentence_vectors(run, config, len(src)).to(device)
+    base_recall, document_recall = load_recall(run, config.model)
     return TrainedModel(
         config,
         src,
@@ -72,7 +81,29 @@ def load_model(directory: str | Path) -> TrainedModel:
         read_lexicon(run.lexicon_file) if run.lexicon_file.exists() else {},
         read_shortlist(run.shortlist_file, sizes) if run.is_export else None,
         run.is_export,
+        base_recall and base_recall.to(device),
+        document_recall and document_recall.to(device),
+        run.memory if run.memory.exists() else None,
     )
+
+
+def load_recall(run: Run, config: ModelConfig) -> tuple[Recall | None, Recall | None]:
+    """How the sentence model and the document model recall; None where it was not fitted."""
+    if not run.recall_file.exists():
+        return None, None
+    base = Recall(config.hidden)
+    document = Recall(config.hidden) if config.reads_document else None
+    load_weights(run.recall_file, _together(base, document))
+    return base, document
+
+
+def save_recall(run: Run, base: Recall, document: Recall | None) -> None:
+    """Write what :func:`load_recall` reads."""
+    save_weights(run.recall_file, _together(base, document))
+
+
+def _together(base: Recall, document: Recall | None) -> nn.ModuleDict:
+    return nn.ModuleDict({"base": base} | ({} if document is None else {"document": document}))
 
 
 def load_sentence_vectors(run: Run, config: Config, vocabulary: int) -> SentenceVectors:

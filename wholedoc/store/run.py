@@ -8,6 +8,8 @@
 ``stage1.safetensors``     the best weights of a stage
 ``stage1.checkpoint``      the state of a stage under way, or that it has finished
 ``lexicon.tsv``            word translations, for word vocabularies
+``recall.safetensors``     how known pairs are recalled, fitted after the last stage
+``memory``                 the training set as a translation memory, if it is kept
 ``log.jsonl``              what happened
 
 An export (``wholedoc export``) has the same files as far as translation needs them, its weights in
@@ -49,6 +51,7 @@ _FREE_KEYS = (
     "tensorboard",
     "data.test",
     "search",
+    "tm",
     *(f"stage{number}.checkpoint_minutes" for number in range(3)),
 )
 _STAGES = ("stage0-forward", "stage0-backward", "stage1", "stage2")
@@ -74,6 +77,8 @@ class Run:
         self.lexicon_file = directory / "lexicon.tsv"
         self.shortlist_file = directory / "shortlist.safetensors"
         self.export_file = directory / "export.json"
+        self.recall_file = directory / "recall.safetensors"
+        self.memory = directory / "memory"
 
     def vocabulary_files(self) -> tuple[Path, Path]:
         """Where the vocabularies of both sides lie."""

@@ -26,7 +26,9 @@ class Shortlist:
     vocabularies: tuple[int, int]
     """The sizes of both vocabularies."""
 
-    def select(self, src: Int[Tensor, "sent src_word"]) -> Int[Tensor, " output"]:
+    def select(
+        self, src: Int[Tensor, "sent src_word"], more: Int[Tensor, "sent type"] | None = None
+    ) -> Int[Tensor, " output"]:
         """The words that may be produced for a batch, in order, the special ones first."""
         present = torch.zeros(self.vocabularies[0], dtype=torch.bool)
         present[src.flatten().cpu()] = True
@@ -34,6 +36,8 @@ class Shortlist:
         allowed[: len(SPECIALS)] = True  # always in the list, so they keep their places
         allowed[self.frequent] = True
         allowed[self.trg[present[self.src]]] = True
+        if more is not None:
+            allowed[more.flatten().cpu()] = True
         return allowed.nonzero()[:, 0].to(src.device)
 
 

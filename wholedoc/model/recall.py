@@ -1,0 +1,167 @@
+"""Recall: a memory of what people have translated, read at every word.
+
+A known pair is a sentence and its translation by a person. The model reads it once; each word of
+the translation, ``</s>`` included, becomes a cell whose key is what the output layer saw there and
+whose value is the word.
+"""
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+WIDTH = 64  # numbers of a key
+_LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
+_SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
+_TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
+_NEAR = 0.1  # distances below this are all equally near
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of some sentences' known pairs, padded; a sentence may have none."""
+
+    keys: Float[Tensor, "sent cell width"]
+    """A (r'_k − c)."""
+    words: Int[Tensor, "sent cell"]
+    """y'_k, as its place among the ``types`` of the sentence."""
+    match: Float[Tensor, "sent cell"]
+    """f_k: how well the pair's source matches the sentence, from 0 to 1."""
+    approved: Float[Tensor, "sent cell"]
+    """1 where the pair is of the same document, else 0."""
+    mask: Bool[Tensor, "sent cell"]
+    """True at real cells."""
+    types: Int[Tensor, "sent type"]
+    """The distinct words of a sentence's cells: token ids, or columns of an output layer."""
+
+    def select(self, rows: Int[Tensor, " row"]) -> "Cells":
+        """The given sentences, in the given order."""
+        return Cells(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+class Recalled(NamedTuple):
+    """What is recalled at some positions of some sentences."""
+
+    gate: Float[Tensor, "sent row"]
+    """λ_j: how much recall counts; exactly 0 without cells."""
+    types: Float[Tensor, "sent row type"]
+    """q(y) of each of the sentence's types."""
+    cells: Float[Tensor, "sent row cell"]
+    """p_k."""
+
+    def mix(
+        self, log_types: Float[Tensor, "sent row type"]
+    ) -> tuple[Float[Tensor, "sent row"], Float[Tensor, "sent row type"]]:
+        """log(1 − λ), which every word's log P_model gets, and log P of the types."""
+        rest = torch.log1p(-self.gate)
+        recalled = torch.log((self.gate[:, :, None] * self.types).clamp(min=_TINY))
+        return rest, torch.logaddexp(log_types + rest[:, :, None], recalled)
+
+
+class Recall(nn.Module):
+    """P(y) = (1 − λ_j) P_model(y) + λ_j q(y),  q(y) = Σ_{k: y'_k = y} p_k.
+
+    Ours: [recall].
+
+        d_k = ‖A (r_j − r'_k)‖²
+        p_k = softmax_k(−τ d_k + β f_k + κ log P_model(y'_k) + δ [approved])
+        λ_j = σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q, log P_model(y*)))
+
+    r_j and r'_k are what the output layer sees ([dec-out]); f_k is how well the source of the
+    cell's pair matches the sentence; y* is the word with the largest q. ``projection`` is A,
+    ``center`` a point in the middle of all r', ``scores`` are τ, β, κ, δ, ``gate`` is w. All of it
+    is fitted after training, when no weight of the model changes any more. Without cells λ is 0
+    exactly.
+    """
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.projection = nn.Parameter(torch.zeros(min(WIDTH, hidden), hidden))
+        self.center = nn.Parameter(torch.zeros(hidden))
+        self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0]))
+
+    def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
+        """A (r − c)."""
+        return (features - self.center) @ self.projection.T
+
+    def forward(
+        self,
+        features: Float[Tensor, "sent row hidden"],
+        log_types: Float[Tensor, "sent row type"],
+        surest: Float[Tensor, "sent row"],
+        cells: Cells,
+    ) -> Recalled:
+        """What rows with these features r_j recall.
+
+        ``log_types`` is log P_model of the sentence's types, ``surest`` is max_y P_model(y).
+        """
+        return self.weigh(self.distances(features, cells), log_types, surest, cells)
+
+    def distances(
+        self, features: Float[Tensor, "sent row hidden"], cells: Cells
+    ) -> Float[Tensor, "sent row cell"]:
+        """d_k; of padding, whatever it is."""
+        queries = self.project(features)
+        of_queries, of_keys = (part.square().sum(dim=-1) for part in (queries, cells.keys))
+        products = queries @ cells.keys.mT
+        return (of_queries[:, :, None] + of_keys[:, None] - 2 * products).clamp(min=0)
+
+    def weigh(
+        self,
+        distances: Float[Tensor, "sent row cell"],
+        log_types: Float[Tensor, "sent row type"],
+        surest: Float[Tensor, "sent row"],
+        cells: Cells,
+    ) -> Recalled:
+        """λ_j, q and p_k from the distances."""
+        tau, by_match, by_model, by_origin = self.scores
+        words = cells.words[:, None].expand_as(distances)
+        known = cells.mask.any(dim=1)[:, None]  # (S, 1)
+        padding = ~cells.mask & known  # of a sentence without cells, nothing is left out
+        energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
+        energies = energies + by_model * log_types.gather(2, words) - tau * distances
+        weights = torch.softmax(energies.masked_fill(padding[:, None], float("-inf")), dim=-1)
+        types = torch.zeros_like(log_types).scatter_add(2, words, weights)
+        nearest = distances.masked_fill(padding[:, None], float("inf")).amin(dim=-1)
+        most, best = types.max(dim=-1)
+        inputs = (
+            torch.ones_like(most),
+            torch.log(tau.clamp(min=0) * nearest + _NEAR),
+            _logit(surest),
+            _logit(most),
+            log_types.gather(2, best[:, :, None])[:, :, 0],
+        )
+        gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
+        return Recalled(gate * known, types * known[:, :, None], weights)
+
+    def mix(
+        self,
+        logits: Float[Tensor, "row output"],
+        total: Float[Tensor, " row"],
+        features: Float[Tensor, "row hidden"],
+        cells: Cells,
+    ) -> Float[Tensor, " row"]:
+        """Turn logits of P_model, whose log-sum is ``total``, into those of P, in place.
+
+        Each sentence has as many rows as any other. Returns what makes them log-probabilities when
+        taken off. ``cells.types`` are columns of the logits; no other column changes.
+        """
+        sentences = len(cells.types)
+        table = logits.view(sentences, -1, logits.shape[-1])
+        totals = total.view(sentences, -1)
+        columns = cells.types[:, None].expand(-1, table.shape[1], -1)
+        log_types = table.gather(2, columns) - totals[:, :, None]
+        surest = torch.exp(table.amax(dim=-1) - totals)
+        found = self(features.view(*totals.shape, -1), log_types, surest, cells)
+        rest, mixed = found.mix(log_types)
+        totals = totals - rest
+        table.scatter_(2, columns, mixed + totals[:, :, None])
+        return totals.flatten()
+
+
+def _logit(probability: Tensor) -> Tensor:
+    found: Tensor = torch.logit(probability, eps=_SMALLEST)
+    return found

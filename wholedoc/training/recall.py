@@ -1,0 +1,167 @@
+"""Fitting recall: the few numbers by which a trained model weighs what people have translated.
+
+No weight of the model changes. Keys are the principal components of what the model sees in known
+pairs; scores and gate are fitted by likelihood on the dev set, with the training set as the
+translation memory. All of it is deterministic.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
+from wholedoc.decoding.known import Known
+from wholedoc.decoding.recall import EncodedPair, Recaller
+from wholedoc.decoding.scoring import SeenWords, of_words, see_words
+from wholedoc.model.recall import Cells, Recall
+from wholedoc.model.translation import TranslationModel
+
+_STEPS = 50  # of LBFGS, at most
+_PROJECTED = 4000  # known pairs from whose features the projection is learned
+_BATCH_TOKENS = 2000
+_RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
+_PENALTY = 1e-4  # on the squares of the fitted numbers
+_START = (1.0, 1.0, 0.2, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2)  # of scores and gate
+
+
+class Fit(NamedTuple):
+    """What fitting reached on its sentences."""
+
+    words: int
+    before: float
+    """Perplexity of the model by itself."""
+    after: float
+    """Perplexity with recall."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Sentences that were read, with the distances of their words to the cells they know."""
+
+    distances: Float[Tensor, "sent word cell"]
+    seen: SeenWords
+    words: Int[Tensor, "sent word"]
+    mask: Bool[Tensor, "sent word"]
+    cells: Cells
+
+
+def fit_recall(
+    model: TranslationModel,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    pairs: Sequence[EncodedPair],
+    conditions: Sequence[Known],
+    projection: Recall | None = None,
+) -> tuple[Recall, Fit]:
+    """Learn to recall for a model.
+
+    ``pairs`` are dev sentences with their references; each of the ``conditions`` is what all of
+    them know, and counts as much as any other. The projection is learned from what they know, or
+    taken over from another fit, so that prepared memories stay as they are.
+    """
+    device = next(model.parameters()).device
+    recall = Recall(model.decoder.upper.state.in_features).to(device)
+    recaller = Recaller(model, recall, vocabularies)
+    with torch.inference_mode():
+        if projection is None:
+            known = list(dict.fromkeys(p.key for pair in chain(*conditions) for p in pair))
+            step = max(1, len(known) // _PROJECTED)
+            learn_projection(recaller.features(known[::step]), recall)
+        else:
+            recall.load_state_dict(projection.state_dict())
+        recaller = Recaller(model, recall, vocabularies)  # its name is made from the projection
+        batches = [b for known in conditions for b in _read(recaller, pairs, known)]
+    return recall, _maximise(recall, batches)
+
+
+def learn_projection(features: Float[Tensor, "word hidden"], recall: Recall) -> None:
+    """Make the principal components of r' the keys, scaled for 8 bits."""
+    features = features.double()
+    center = features.mean(dim=0)
+    centred = features - center
+    _, vectors = torch.linalg.eigh(centred.T @ centred)
+    directions = vectors.flip(dims=[1])[:, : len(recall.projection)]  # the largest come last
+    # Of the two signs of a direction, the one that makes its largest number positive.
+    largest = directions.abs().argmax(dim=0, keepdim=True)
+    directions = directions * directions.gather(0, largest).sign()
+    numbers = (centred @ directions).abs().flatten().sort().values
+    scale = _RANGE / float(numbers[int(0.999 * (len(numbers) - 1))].clamp(min=1e-6))
+    recall.center.copy_(center)
+    recall.projection.copy_(scale * directions.T)
+
+
+def _read(recaller: Recaller, pairs: Sequence[EncodedPair], known: Known) -> Iterator[_Batch]:
+    """Read the references of all sentences that know something."""
+    model, device = recaller.model, recaller.recall.projection.device
+    chosen = [i for i, found in enumerate(known) if found and pairs[i].trg]
+    cells_of = recaller.gather([known[i] for i in chosen])
+    lengths = [max(len(pairs[i].src), len(pairs[i].trg) + 1) for i in chosen]
+    for part in length_batches(lengths, _BATCH_TOKENS):
+        batch = [chosen[n] for n in part]
+        src, src_lengths = (t.to(device) for t in pad([pairs[i].src for i in batch]))
+        trg_in = pad([[BOS, *pairs[i].trg] for i in batch])[0].to(device)
+        words = pad([[*pairs[i].trg, EOS] for i in batch])[0].to(device)
+        decoded = model(src, src_lengths, trg_in)
+        cells = recaller.cells([known[i] for i in batch], cells_of)
+        if cells is None:
+            continue
+        steps = words.shape[1]
+        seen = see_words(model, decoded, words, cells.types).pad(decoded.packing, steps)
+        features = decoded.packing.pad(decoded.packed_features, steps)
+        mask = decoded.packing.pad(torch.ones_like(decoded.packed_features[:, :1]), steps) > 0
+        distances = recaller.recall.distances(features, cells)
+        yield _Batch(distances, seen, words, mask[:, :, 0], cells)
+
+
+def _maximise(recall: Recall, batches: Sequence[_Batch]) -> Fit:
+    """Fit scores and gate by LBFGS, in units in which distances are about 1."""
+    words = sum(int(batch.mask.sum()) for batch in batches)
+    if not words:
+        return Fit(0, math.nan, math.nan)
+    unit = float(torch.cat([_nearest(batch) for batch in batches]).median().clamp(min=1e-6))
+    fitted = Recall(recall.projection.shape[1]).double().to(recall.projection.device)
+    fitted.scores.data.copy_(fitted.scores.new_tensor(_START[0]))
+    fitted.gate.data.copy_(fitted.gate.new_tensor(_START[1]))
+    parameters = [fitted.scores, fitted.gate]
+    optimiser = torch.optim.LBFGS(parameters, max_iter=_STEPS, line_search_fn="strong_wolfe")
+
+    def close() -> float:
+        optimiser.zero_grad()
+        loss = 0.0
+        for batch in batches:  # one after the other: all graphs at once would fill the memory
+            part = -_log_likelihood(fitted, batch, unit) / words
+            part.backward()  # type: ignore[no-untyped-call]
+            loss += part.item()
+        penalty = _PENALTY * torch.stack([p.square().sum() for p in parameters]).sum()
+        penalty.backward()  # type: ignore[no-untyped-call]
+        return loss + penalty.item()
+
+    optimiser.step(close)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        recall.scores.copy_(fitted.scores)
+        recall.scores[0] /= unit
+        recall.gate.copy_(fitted.gate)
+        after = math.fsum(_log_likelihood(fitted, batch, unit).item() for batch in batches)
+    before = math.fsum(batch.seen.own[batch.mask].double().sum().item() for batch in batches)
+    return Fit(words, math.exp(-before / words), math.exp(-after / words))
+
+
+def _log_likelihood(recall: Recall, batch: _Batch, unit: float) -> Float[Tensor, ""]:
+    """Of the references of a batch, in double precision."""
+    seen = SeenWords(*(part.double() for part in batch.seen))
+    match, approved = batch.cells.match.double(), batch.cells.approved.double()
+    cells = replace(batch.cells, match=match, approved=approved)
+    recalled = recall.weigh(batch.distances.double() / unit, seen.types, seen.surest, cells)
+    return of_words(recalled, seen, batch.words, cells)[batch.mask].sum()
+
+
+def _nearest(batch: _Batch) -> Float[Tensor, " word"]:
+    """How far the nearest cell of each word is."""
+    padding = ~batch.cells.mask[:, None]
+    return batch.distances.masked_fill(padding, math.inf).amin(dim=-1)[batch.mask]
