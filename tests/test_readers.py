@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.documents import Document
-from wholedoc.corpus.readers import CONVENTIONS, Corpus, read_corpus, read_source_lines
+from wholedoc.corpus.readers import CONVENTIONS, Corpus, Inputs, read_corpus, read_source_lines
+from wholedoc.corpus.readers import tmx as tmx_reader
 from wholedoc.errors import UserError
 
 Pairs = list[list[tuple[str, str]]]
@@ -878,6 +879,45 @@ def test_documents_come_before_the_end_is_read(good: str, bad: str, tmp_path: Pa
     assert peak < len(text)  # though the TMX is a single line
     with pytest.raises(UserError):
         list(documents)
+
+
+# Dates and pieces of memories
+
+
+@pytest.mark.parametrize(
+    ("given", "date"),
+    [
+        ("20260118T101500Z", "2026-01-18T10:15:00Z"),
+        ("2026-01-18T10:15:00Z", "2026-01-18T10:15:00Z"),
+        ("2026-01-18T10:15", "2026-01-18T10:15:00"),
+        ("20260118", "2026-01-18"),
+        ("yesterday", ""),
+        ("", ""),
+    ],
+)
+def test_dates_of_a_memory_become_iso(given: str, date: str) -> None:
+    assert tmx_reader.iso_date(given) == date
+
+
+def test_a_unit_has_the_newest_date_of_itself_and_its_target(tmp_path: Path) -> None:
+    old, new = "20250101T000000Z", "20260118T101500Z"
+    dated = unit(et="s", en="t").replace("<tu>", f'<tu creationdate="{old}">')
+    changed = dated.replace('lang="en"', f'lang="en" changedate="{new}" creationdate="{old}"')
+    other_side = dated.replace('lang="et"', f'lang="et" changedate="{new}"')
+    write_files(tmp_path, {"a": tmx(dated, changed, other_side)})
+    (document,) = read_corpus(corpus_files(tmp_path, "a"))
+    dates = [(pair.date, pair.line) for pair in document]
+    early, late = "2025-01-01T00:00:00Z", "2026-01-18T10:15:00Z"
+    assert dates == [(early, 2), (late, 3), (early, 4)]
+
+
+def test_pieces_of_a_memory_come_in_any_order(tmp_path: Path) -> None:
+    units = [unit(name, et=f"s{i}", en="t") for i, name in enumerate(["x", "y", "x", ""])]
+    write_files(tmp_path, {"a": tmx(*units)})
+    inputs = Inputs.check(corpus_files(tmp_path, "a"))
+    found = [(d.name, [p.src for p in d]) for d in tmx_reader.read_pieces(inputs)]
+    assert found == [("x", ["s0"]), ("y", ["s1"]), ("x", ["s2"]), ("1", ["s3"])]
+    assert tmx_reader.find_sides(inputs) == ("et", "en")
 
 
 # Round trips

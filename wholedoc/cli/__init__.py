@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
-from wholedoc.cli import corpora, evaluate, train, translate
+from wholedoc.cli import corpora, evaluate, tm, train, translate
 from wholedoc.cli.options import name_standard_output
 from wholedoc.errors import UserError
 from wholedoc.kernels import keep_freed_memory
@@ -62,6 +62,9 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     *(evaluate.evaluate, evaluate.params, evaluate.bench),
     *(train.export, train.experiment, train.demo),
 )
+_MEMORY_COMMANDS: tuple[Callable[..., None], ...] = (
+    *(tm.build, tm.add, tm.search, tm.stats, tm.remove),
+)
 _EXAMPLES = """
 stats --src train.et --trg train.en --doc train.doc
 stats corpus.tmx --src-language et --trg-language en
@@ -86,10 +89,36 @@ experiment experiment-tiny
 experiment my-experiment.toml --jobs 2
 demo
 demo --out tour --seed 2
+tm build handbook handbook.tmx
+tm build handbook --src train.de --trg train.en --doc train.doc --origin handbook-2025
+tm add handbook approved.tmx --json
+tm search handbook "Press the red button." --limit 3
+tm search handbook "Press it again." --before "Press the red button."
+tm stats handbook
+tm remove handbook --origin approved.tmx
+tm remove handbook --document chapter-3
 """
+memories = typer.Typer(
+    name="tm",
+    help="Translation memories: make them, add to them, search them.",
+    cls=_Group,
+    no_args_is_help=True,
+)
+app.add_typer(memories)
+
+
+def _register(group: typer.Typer, command: Callable[..., None], prefix: str = "") -> None:
+    """Offer a function as a command, with its examples."""
+    start = f"{prefix}{command.__name__} ".split()
+    examples = (line for line in _EXAMPLES.split("\n") if line.split()[: len(start)] == start)
+    epilog = "\n\n".join(["Examples:", *(f"wholedoc {line}" for line in examples)])
+    group.command(cls=_Command, epilog=epilog)(command)
+
+
 for command in _COMMANDS:
-    lines = [f"wholedoc {x}" for x in _EXAMPLES.split("\n") if x.split()[:1] == [command.__name__]]
-    app.command(cls=_Command, epilog="\n\n".join(["Examples:", *lines]))(command)
+    _register(app, command)
+for command in _MEMORY_COMMANDS:
+    _register(memories, command, "tm ")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ and missing translations go, as in the paper; length limits are optional.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 Part = TypeVar("Part")
@@ -19,6 +19,10 @@ class SentencePair:
 
     src: str
     trg: str = ""
+    date: str = ""
+    """When it was translated or last changed, in ISO 8601; empty where the file does not say."""
+    line: int = field(default=0, compare=False)
+    """Where it stands in the file of both sides; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

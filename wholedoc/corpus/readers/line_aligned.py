@@ -45,7 +45,7 @@ def read_whole(inputs: Inputs) -> Iterator[Document]:
 
 
 def _pairs(src: Path, trg: Path) -> tuple[SentencePair, ...]:
-    return tuple(SentencePair(*sides) for sides in align_files(src, trg))
+    return tuple(SentencePair(line, other) for line, other in align_files(src, trg))
 
 
 # Boundaries in a file of their own

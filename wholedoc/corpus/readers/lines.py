@@ -198,6 +198,7 @@ class PairRow(NamedTuple):
     document: str
     src: str
     trg: str
+    date: str = ""
 
 
 def group_rows(rows: Iterable[PairRow], path: Path) -> Iterator[Document]:
@@ -221,7 +222,7 @@ def group_rows(rows: Iterable[PairRow], path: Path) -> Iterator[Document]:
                 fix = "put the sentences of a document together"
                 raise UserError(what, where=where, fix=fix)
             first_lines[name] = row.line
-        pairs.append(SentencePair(row.src, row.trg))
+        pairs.append(SentencePair(row.src, row.trg, row.date, row.line))
     if pairs:
         yield Document(name, tuple(pairs))
 

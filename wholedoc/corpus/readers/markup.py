@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
 from wholedoc.corpus.documents import Document
@@ -47,27 +47,13 @@ class Characters(NamedTuple):
 
 
 Token = Opening | Closing | Characters
+Found = TypeVar("Found")
 
 
 def read_xml(path: Path) -> Iterator[Token]:
     """Yields the tokens of a well-formed XML file; raises UserError where it is not."""
     tokens: deque[Token] = deque()
-    parser = _make_parser(path, tokens)
-    try:
-        for chunk in read_chunks(path):
-            parser.Parse(chunk, False)
-            while tokens:
-                yield tokens.popleft()
-        parser.Parse(b"", True)
-    except expat.ExpatError as fault:
-        what = f"malformed XML ({expat.ErrorString(fault.code)})"
-        raise _malformed(what, path, fault.lineno) from fault
-    yield from tokens
-
-
-def _make_parser(path: Path, tokens: deque[Token]) -> expat.XMLParserType:
-    parser = expat.ParserCreate("UTF-8")
-    parser.buffer_text = True
+    parser = make_parser(path)
 
     def opened(name: str, attributes: dict[str, str]) -> None:
         lowered = {key.lower(): value for key, value in attributes.items()}
@@ -76,6 +62,31 @@ def _make_parser(path: Path, tokens: deque[Token]) -> expat.XMLParserType:
     def closed(name: str) -> None:
         tokens.append(Closing(name.lower(), parser.CurrentLineNumber))
 
+    parser.StartElementHandler = opened
+    parser.EndElementHandler = closed
+    parser.CharacterDataHandler = lambda text: tokens.append(Characters(text))
+    return collect(parser, path, tokens)
+
+
+def collect(parser: expat.XMLParserType, path: Path, found: deque[Found]) -> Iterator[Found]:
+    """Yields what the handlers of a parser find in a file, part by part."""
+    try:
+        for chunk in read_chunks(path):
+            parser.Parse(chunk, False)
+            while found:
+                yield found.popleft()
+        parser.Parse(b"", True)
+    except expat.ExpatError as fault:
+        what = f"malformed XML ({expat.ErrorString(fault.code)})"
+        raise _malformed(what, path, fault.lineno) from fault
+    yield from found
+
+
+def make_parser(path: Path) -> expat.XMLParserType:
+    """Makes a parser that refuses entities; its caller says what to do with elements."""
+    parser = expat.ParserCreate("UTF-8")
+    parser.buffer_text = True
+
     def refuse_entity(name: str, *_: object) -> None:
         raise UserError(
             f"the entity {name!r} is declared here or elsewhere",
@@ -83,9 +94,6 @@ def _make_parser(path: Path, tokens: deque[Token]) -> expat.XMLParserType:
             fix="write the text itself: entities of a document type are not read",
         )
 
-    parser.StartElementHandler = opened
-    parser.EndElementHandler = closed
-    parser.CharacterDataHandler = lambda text: tokens.append(Characters(text))
     parser.EntityDeclHandler = refuse_entity
     parser.SkippedEntityHandler = refuse_entity
     return parser

@@ -1,13 +1,16 @@
 """Reader of translation memories (TMX) whose units name the document they come from."""
 
+import re
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from xml.parsers import expat
 
-from wholedoc.corpus.documents import Document
+from wholedoc.corpus.documents import GROUP_SENTENCES, Document, SentencePair
 from wholedoc.corpus.readers.inputs import Inputs, choose_sides, find_language, same_language
 from wholedoc.corpus.readers.lines import PairRow, group_rows, one_line
-from wholedoc.corpus.readers.markup import Characters, Closing, Opening, Token, read_xml
+from wholedoc.corpus.readers.markup import collect, make_parser
 from wholedoc.errors import UserError
 
 # Types of <prop> and attributes of <tu> that name a document, without the x- of private types.
@@ -19,14 +22,21 @@ DOCUMENT_PROPERTIES = frozenset(
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
-@dataclass
-class _Unit:
-    """One translation unit: a segment per language."""
+# 20260118T101500Z, as TMX writes dates, and ISO 8601.
+_DATE = re.compile(r"\s*(\d{4})-?(\d\d)-?(\d\d)(?:[T ](\d\d):?(\d\d)(?::?(\d\d)(?:\.\d+)?)?(Z?))?")
 
-    line: int
-    document: str = ""
-    src_language: str = ""
-    segments: dict[str, str] = field(default_factory=dict)
+
+class _Unit:
+    """One translation unit: a segment per language, with the dates that stand at it."""
+
+    __slots__ = ("dates", "document", "line", "segments", "src_language")
+
+    def __init__(self, line: int, document: str, src_language: str, date: str) -> None:
+        self.line = line
+        self.document = document
+        self.src_language = src_language
+        self.segments: dict[str, str] = {}
+        self.dates = {"": date}
 
 
 def is_tmx(inputs: Inputs) -> bool:
@@ -49,14 +59,44 @@ def read_tmx(inputs: Inputs) -> Iterator[Document]:
     return group_rows(_rows(inputs), inputs.src)
 
 
-def _rows(inputs: Inputs) -> Iterator[PairRow]:
+def read_pieces(inputs: Inputs) -> Iterator[Document]:
+    """Yields documents in pieces of bounded size, for which the order of units is no matter.
+
+    A memory is often sorted by date or by text, so that documents come back after others, and
+    some of its units may name none: these belong to document 1.
+    """
+    name = ""
+    pairs: list[SentencePair] = []
+    for row in _rows(inputs, any_order=True):
+        if pairs and (row.document != name or len(pairs) >= GROUP_SENTENCES):
+            yield Document(name, tuple(pairs))
+            pairs = []
+        name = row.document
+        pairs.append(SentencePair(row.src, row.trg, row.date, row.line))
+    if pairs:
+        yield Document(name, tuple(pairs))
+
+
+def find_sides(inputs: Inputs) -> tuple[str, str]:
+    """Returns the languages of the two sides, as the first unit that has both names them."""
+    src_language, trg_language = inputs.src_language, inputs.trg_language
+    for unit in _units(inputs.src):
+        if not src_language and not same_language(unit.src_language, trg_language):
+            src_language = unit.src_language
+        src, trg = choose_sides(list(unit.segments), src_language, trg_language)
+        if src and trg:
+            return src, trg
+    return src_language, trg_language
+
+
+def _rows(inputs: Inputs, *, any_order: bool = False) -> Iterator[PairRow]:
     path = inputs.src
     src_language, trg_language = inputs.src_language, inputs.trg_language
     languages: set[str] = set()
     named: bool | None = None
     for unit in _units(path):
         named = bool(unit.document) if named is None else named
-        if bool(unit.document) != named:
+        if bool(unit.document) != named and not any_order:
             what = f"this unit names {'no' if named else 'a'} document, unlike those before it"
             fix = "name the document of every unit or of none"
             raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
@@ -71,7 +111,8 @@ def _rows(inputs: Inputs) -> Iterator[PairRow]:
         if src and trg:  # from here on, a unit without one of the two lacks a translation
             src_language, trg_language = src_language or src, trg_language or trg
         texts = {"": "", **unit.segments}
-        yield PairRow(unit.line, unit.document or "1", texts[src], texts[trg])
+        date = max(unit.dates[""], unit.dates.get(trg, ""))
+        yield PairRow(unit.line, unit.document or "1", texts[src], texts[trg], date)
     for wanted in (src_language, trg_language):
         if not find_language(sorted(languages), wanted):
             listed = ", ".join(sorted(languages))
@@ -81,42 +122,96 @@ def _rows(inputs: Inputs) -> Iterator[PairRow]:
 
 
 def _units(path: Path) -> Iterator[_Unit]:
-    """Puts the tokens of a file together into translation units."""
-    file_language = language = property_type = ""
-    unit = _Unit(0)
-    texts: list[str] = []
-    for token in _without_codes(read_xml(path)):
-        match token:
-            case Opening("header", attributes):
-                file_language = attributes.get("srclang", "").replace("*all*", "")
-            case Opening("tu", attributes, line):
-                named = (value for key, value in attributes.items() if _names_document(key))
-                unit = _Unit(line, next(named, ""), attributes.get("srclang", file_language))
-            case Opening("tuv", attributes):
-                language = attributes.get("xml:lang") or attributes.get("lang", "")
-            case Opening("seg" | "prop", attributes):
-                texts, property_type = [], attributes.get("type", "")
-            case Characters(text):
-                texts.append(text)
-            case Closing("prop") if _names_document(property_type):
-                unit.document = unit.document or one_line("".join(texts))
-            case Closing("seg"):
-                unit.segments.setdefault(language, one_line("".join(texts)))
-            case Closing("tu"):
-                yield unit
+    """Yields the translation units of a file."""
+    units: deque[_Unit] = deque()
+    parser = make_parser(path)
+    _UnitHandlers(parser, units)
+    return collect(parser, path, units)
 
 
-def _without_codes(tokens: Iterator[Token]) -> Iterator[Token]:
-    depth = 0  # inside elements of formatting codes
-    for token in tokens:
-        if isinstance(token, Characters):
-            if not depth:
-                yield token
-        elif token.name in _CODES:
-            depth += 1 if isinstance(token, Opening) else -1
-        else:
-            yield token
+class _UnitHandlers:
+    """What a parser calls at each element: puts translation units together.
+
+    Memories are large, so the text between segments and inside codes is never looked at.
+    """
+
+    def __init__(self, parser: expat.XMLParserType, units: deque[_Unit]) -> None:
+        self.parser = parser
+        self.units = units
+        self.file_language = self.language = self.property_type = ""
+        self.unit = _Unit(0, "", "", "")
+        self.texts: list[str] = []
+        self.depth = 0  # inside elements of formatting codes
+        parser.StartElementHandler = self.open
+        parser.EndElementHandler = self.close
+
+    def open(self, name: str, attributes: dict[str, str]) -> None:
+        """Begin an element."""
+        name = name.lower()
+        if name == "seg":
+            self._listen()
+        elif name == "tuv":
+            given = _lowered(attributes)
+            self.language = given.get("xml:lang") or given.get("lang", "")
+            self.unit.dates.setdefault(self.language, _newest_date(given))
+        elif name == "prop":
+            self.property_type = _lowered(attributes).get("type", "")
+            self._listen()
+        elif name == "tu":
+            given = _lowered(attributes)
+            document = next((value for key, value in given.items() if _names_document(key)), "")
+            language = given.get("srclang", self.file_language)
+            line = self.parser.CurrentLineNumber
+            self.unit = _Unit(line, document, language, _newest_date(given))
+        elif name in _CODES:
+            self.depth += 1
+            self.parser.CharacterDataHandler = None
+        elif name == "header":
+            self.file_language = _lowered(attributes).get("srclang", "").replace("*all*", "")
+
+    def close(self, name: str) -> None:
+        """End an element."""
+        name = name.lower()
+        if name == "seg":
+            self.parser.CharacterDataHandler = None
+            self.unit.segments.setdefault(self.language, one_line("".join(self.texts)))
+        elif name == "tu":
+            self.units.append(self.unit)
+        elif name == "prop":
+            self.parser.CharacterDataHandler = None
+            if _names_document(self.property_type):
+                self.unit.document = self.unit.document or one_line("".join(self.texts))
+        elif name in _CODES:
+            self.depth -= 1
+            if not self.depth:
+                self.parser.CharacterDataHandler = self.texts.append
+
+    def _listen(self) -> None:
+        self.texts = []
+        if not self.depth:
+            self.parser.CharacterDataHandler = self.texts.append
 
 
+def _lowered(attributes: dict[str, str]) -> dict[str, str]:
+    return {key.lower(): value for key, value in attributes.items()}
+
+
+def _newest_date(attributes: dict[str, str]) -> str:
+    """Returns when a unit or segment was made or last changed, in ISO 8601."""
+    return iso_date(attributes.get("changedate") or attributes.get("creationdate", ""))
+
+
+@lru_cache(maxsize=1024)
+def iso_date(text: str) -> str:
+    """Writes a date of TMX or ISO 8601 as ``2026-01-18T10:15:00Z``; empty for anything else."""
+    match = _DATE.match(text)
+    if not match:
+        return ""
+    year, month, day, hours, minutes, seconds, zone = match.groups()
+    date = f"{year}-{month}-{day}"
+    return date if hours is None else f"{date}T{hours}:{minutes}:{seconds or '00'}{zone}"
+
+
+@lru_cache(maxsize=1024)
 def _names_document(name: str) -> bool:
     return name.lower().removeprefix("x-").replace("_", "-") in DOCUMENT_PROPERTIES

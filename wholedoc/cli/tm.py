@@ -1,0 +1,200 @@
+"""Commands for translation memories: ``tm build``, ``add``, ``search``, ``stats``, ``remove``."""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.table import Table
+from typer import Argument, Option
+
+from wholedoc.cli.options import DocOption, JsonFlag, print_result
+from wholedoc.config import CorpusFiles
+from wholedoc.errors import UserError
+from wholedoc.progress import say
+
+if TYPE_CHECKING:
+    from wholedoc.corpus.documents import Document
+    from wholedoc.tm.memory import AddCounts, Match, MemoryWriter
+    from wholedoc.tm.sources import MemorySource
+
+_SECONDS_BETWEEN_LINES = 15.0
+MemoryArgument = Annotated[Path, Argument(metavar="TM", help="The directory of the memory.")]
+FilesArgument = Annotated[
+    list[str] | None, Argument(metavar="FILE", help="Files that hold both sides, such as TMX.")
+]
+SrcOption = Annotated[str, Option(help="Source side of two line-aligned files.")]
+TrgOption = Annotated[str, Option(help="Target side.")]
+SrcLanguageOption = Annotated[str, Option(help="Of the memory; where a file holds several.")]
+TrgLanguageOption = Annotated[str, Option(help="Of the memory; where a file holds several.")]
+OriginOption = Annotated[str, Option(help="Where the pairs come from; else the file's name.")]
+
+
+def build(
+    memory: MemoryArgument,
+    files: FilesArgument = None,
+    src: SrcOption = "",
+    trg: TrgOption = "",
+    doc: DocOption = "",
+    src_language: SrcLanguageOption = "",
+    trg_language: TrgLanguageOption = "",
+    origin: OriginOption = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a translation memory from files; it appears when it is complete."""
+    chosen = _chosen_files("build", files or [], CorpusFiles(src, trg, doc))
+    from wholedoc.tm.memory import MemoryWriter
+    from wholedoc.tm.sources import open_source
+
+    sources = [open_source(each, src_language, trg_language) for each in chosen]
+    with MemoryWriter.build(memory, src_language, trg_language) as writer:
+        counts = _add_sources(writer, sources, origin)
+        if not counts.entries:
+            what = f"no pair was found for the memory; left out: {counts.left_out or 'nothing'}"
+            raise UserError(what, where=str(memory), fix="give files with translations")
+    print_result(_format_counts(memory, counts), _count_values(memory, counts), as_json)
+
+
+def add(
+    memory: MemoryArgument,
+    files: FilesArgument = None,
+    src: SrcOption = "",
+    trg: TrgOption = "",
+    doc: DocOption = "",
+    src_language: SrcLanguageOption = "",
+    trg_language: TrgLanguageOption = "",
+    origin: OriginOption = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Add files to a translation memory: all of them, or nothing if one is at fault.
+
+    A pair that the memory has from the same origin, document and place is not counted again.
+    """
+    chosen = _chosen_files("add", files or [], CorpusFiles(src, trg, doc))
+    from wholedoc.tm.memory import MemoryWriter
+    from wholedoc.tm.sources import open_source
+
+    with MemoryWriter.open(memory, src_language, trg_language) as writer:
+        languages = writer.languages
+        sources = [open_source(each, *languages) for each in chosen]
+        counts = _add_sources(writer, sources, origin)
+    print_result(_format_counts(memory, counts), _count_values(memory, counts), as_json)
+
+
+def search(
+    memory: MemoryArgument,
+    text: Annotated[str, Argument(metavar="TEXT", help="The segment to look for.")],
+    limit: Annotated[int, Option(help="At most so many matches.", min=1)] = 8,
+    before: Annotated[
+        str | None, Option(help="The segment before it; empty at the beginning of a document.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """The entries most like a segment, with the percentage that translators know."""
+    from wholedoc.tm.memory import TranslationMemory
+
+    with TranslationMemory.open(memory) as opened:
+        matches = opened.search(text, limit, before)
+    values = [{"score": match.score, **dataclasses.asdict(match.entry)} for match in matches]
+    print_result(_format_matches(matches), {"matches": values}, as_json)
+
+
+def stats(memory: MemoryArgument, as_json: JsonFlag = False) -> None:
+    """Entries, duplicates, contradictions, documents, origins and size of a memory."""
+    from wholedoc.tm.memory import TranslationMemory
+
+    with TranslationMemory.open(memory) as opened:
+        found = dataclasses.asdict(opened.stats())
+    table = Table("", str(memory))
+    for name, value in found.items():
+        listed = value.items() if isinstance(value, dict) else [("", value)]
+        for key, each in listed:
+            label = f"{name.replace('_', ' ')} {key}".strip()
+            table.add_row(label, f"{each:,}" if isinstance(each, int) else each)
+    print_result(table, found, as_json)
+
+
+def remove(
+    memory: MemoryArgument,
+    document: Annotated[str | None, Option(help="Remove what was found in it.")] = None,
+    origin: Annotated[str | None, Option(help="Remove what came from it.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove a document or an origin; entries that were found elsewhere too are kept."""
+    if document is None and origin is None:
+        fix = "add --document D or --origin O"
+        raise UserError("nothing to remove is named", where="tm remove", fix=fix)
+    from wholedoc.tm.memory import MemoryWriter, TranslationMemory
+
+    with MemoryWriter.open(memory) as writer, TranslationMemory.open(memory) as opened:
+        before = len(opened)
+        occurrences = writer.remove(document, origin)
+        entries = before - len(opened)
+    if not occurrences:
+        given = {"document": document, "origin": origin}
+        named = " and ".join(f"{key} {name!r}" for key, name in given.items() if name is not None)
+        fix = "wholedoc tm stats lists the origins, wholedoc tm search shows the documents"
+        raise UserError(f"nothing from {named} is in this memory", where=str(memory), fix=fix)
+    shown = f"{memory}: removed {occurrences:,} occurrences, {entries:,} entries"
+    print_result(shown, {"occurrences": occurrences, "entries": entries}, as_json)
+
+
+def _chosen_files(command: str, files: list[str], sides: CorpusFiles) -> list[CorpusFiles]:
+    chosen = [CorpusFiles(file) for file in files]
+    if sides != CorpusFiles():
+        chosen.append(sides)
+    if not chosen:
+        fix = "add FILE, or --src FILE --trg FILE"
+        raise UserError("no file is given", where=f"tm {command}", fix=fix)
+    return chosen
+
+
+def _add_sources(writer: "MemoryWriter", sources: "list[MemorySource]", origin: str) -> "AddCounts":
+    """Add files one after the other, all or none of them; reports on standard error."""
+    from wholedoc.tm.memory import AddCounts
+
+    total = AddCounts()
+    with writer.together():
+        for source in sources:
+            writer.set_languages(source.src_language, source.trg_language)
+            counts = writer.add(_report(source), origin or source.name, str(source.path))
+            if counts.left_out:
+                say(f"left out: {counts.left_out}")
+            total.add(counts)
+        say(f"{total.pairs:,} pairs read, making the index")
+    return total
+
+
+def _report(source: "Iterable[Document]") -> "Iterator[Document]":
+    """Say now and then how many pairs have been read."""
+    begun = lately = time.monotonic()
+    pairs = 0
+    for document in source:
+        yield document
+        pairs += len(document)
+        if time.monotonic() - lately >= _SECONDS_BETWEEN_LINES:
+            lately = time.monotonic()
+            say(f"{pairs:,} pairs read, {pairs / (lately - begun):,.0f} pairs/s")
+
+
+def _format_counts(memory: Path, counts: "AddCounts") -> str:
+    text = f"{memory}: {counts.entries:,} new entries from {counts.pairs:,} pairs"
+    more = {"duplicates": counts.duplicates, "known before": counts.known}
+    return ", ".join([text, *(f"{n:,} {name}" for name, n in more.items() if n)])
+
+
+def _count_values(memory: Path, counts: "AddCounts") -> dict[str, Any]:
+    return {"memory": str(memory), **dataclasses.asdict(counts)}
+
+
+def _format_matches(matches: "list[Match]") -> str:
+    if not matches:
+        return "no match"
+    return "\n".join(
+        f"{match.score:3d} %  {match.entry.src}\n       {match.entry.trg}\n"
+        f"       {match.entry.origin}, document {match.entry.document}, "
+        f"pair {match.entry.place}{f', {match.entry.date}' if match.entry.date else ''}"
+        f"{f', {match.entry.count:,} times' if match.entry.count > 1 else ''}"
+        for match in matches
+    )

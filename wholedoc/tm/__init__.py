@@ -1,0 +1,1 @@
+"""Translation memories: what people have translated, on disk, to be found again by likeness."""

@@ -1,0 +1,257 @@
+"""A translation memory to be read: the entries most like a text, all entries, statistics.
+
+A memory is a directory that opens at once, whatever its size. Any number of processes read it
+while one writes.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wholedoc.tm.database import INDEX_NAME, name_damage, open_to_read, text_key
+from wholedoc.tm.index import IndexReader
+from wholedoc.tm.matching import EXACT, IN_CONTEXT, percentage, split_tokens
+from wholedoc.tm.writer import MAX_CHARACTERS, last_id
+from wholedoc.tm.writer import AddCounts as AddCounts
+from wholedoc.tm.writer import MemoryWriter as MemoryWriter
+
+_PAGE = 1000  # entries that are read together
+
+# Of each entry, the best place where it was found: one after the same segment as the query, else
+# the newest, else the first. SQLite takes the plain columns from the row of the maximum.
+_DETAILS = """
+SELECT e.id, e.src, e.trg, d.name, o.place, d.origin, o.date, o.count, o.same
+FROM (SELECT entry, document, place, date, COUNT(*) AS count, before = :before AS same,
+             MAX((before = :before) || date)
+      FROM occurrences WHERE entry IN ({ids}) GROUP BY entry) AS o
+JOIN entries AS e ON e.id = o.entry JOIN documents AS d ON d.id = o.document
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A segment and its translation, with the best place where the two were found."""
+
+    id: int
+    src: str
+    trg: str
+    document: str
+    place: int
+    """Of the segment in the document, counted from 1."""
+    origin: str
+    date: str
+    """In ISO 8601; empty where none is known."""
+    count: int
+    """How many times the two were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An entry that is like a text."""
+
+    entry: Entry
+    score: int
+    """Per cent; 100 the same tokens, 101 the same segment before it, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatistics:
+    """What a memory holds."""
+
+    entries: int
+    """Different pairs."""
+    occurrences: int
+    """Places where they were found."""
+    duplicates: int
+    """Occurrences beyond the first of each entry."""
+    contradictions: int
+    """Source segments with more than one translation."""
+    documents: int
+    origins: dict[str, int]
+    """Occurrences from each origin."""
+    src_language: str
+    trg_language: str
+    first_date: str
+    last_date: str
+    bytes_on_disk: int
+
+
+class TranslationMemory:
+    """A memory to be read, from any number of threads; pickled by its path.
+
+    Sees what a writer has committed, from the next call on.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.name = self.path.resolve().name
+        self._guard = threading.RLock()
+        self._connect()
+        self.src_language = str(self._meta("src_language"))
+        self.trg_language = str(self._meta("trg_language"))
+
+    @classmethod
+    def open(cls, path: str | Path) -> "TranslationMemory":
+        """Open a memory; raises UserError where there is none that can be read."""
+        return cls(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TranslationMemory, (self.path,)
+
+    def __enter__(self) -> "TranslationMemory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the files go."""
+        with self._guard:
+            if self._process == os.getpid():
+                self._connection.close()
+                self._index.close()
+
+    def search(
+        self, text: str, limit: int = 8, before: str | None = None, *, least: int = 0
+    ) -> list[Match]:
+        """The entries whose source is most like a text, by per cent, the best first.
+
+        Of equal ones the more frequent comes first, then the newer, then the older id.
+        ``before`` is the segment before the text, empty at the beginning of a document: an exact
+        match after the same segment has 101 per cent. Entries under ``least`` are left out.
+        A text longer than any entry may be has no match.
+        """
+        tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
+        if not tokens or limit < 1:
+            return []
+        with self._guard, name_damage(self.path):
+            database = self._database()
+            scores = self._score(database, text, tokens)
+            ranked = sorted(scores.values(), reverse=True)
+            floor = max(ranked[min(limit, len(ranked)) - 1] if ranked else 0, least)
+            best = {number: score for number, score in scores.items() if score >= floor}
+            found = self._details(database, list(best), before)
+        matches = [
+            Match(entry, IN_CONTEXT if same and best[entry.id] == EXACT else best[entry.id])
+            for entry, same in found
+        ]
+        matches.sort(key=lambda match: match.entry.id)
+        matches.sort(key=lambda match: match.entry.date, reverse=True)
+        matches.sort(key=lambda match: (-match.score, -match.entry.count))
+        return [match for match in matches if match.score >= least][:limit]
+
+    def search_all(
+        self,
+        texts: Sequence[str],
+        limit: int = 8,
+        befores: Sequence[str | None] | None = None,
+    ) -> list[list[Match]]:
+        """:meth:`search` for each of several texts."""
+        known = befores if befores is not None else [None] * len(texts)
+        return [self.search(text, limit, before) for text, before in zip(texts, known, strict=True)]
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries by id, read as they are asked for."""
+        last = 0
+        page = "SELECT id FROM entries WHERE id > ? ORDER BY id LIMIT ?"
+        while True:
+            with self._guard, name_damage(self.path):
+                database = self._database()
+                ids = [row[0] for row in database.execute(page, (last, _PAGE))]
+                found = self._details(database, ids, None)
+            if not ids:
+                return
+            yield from sorted((entry for entry, _ in found), key=lambda entry: entry.id)
+            last = ids[-1]
+
+    def __len__(self) -> int:
+        return int(self._one("SELECT COUNT(*) FROM entries"))
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever the content does."""
+        return int(str(self._meta("version")))
+
+    @property
+    def last_id(self) -> int:
+        """The highest id that an entry ever had; entries added later have higher ones."""
+        with self._guard, name_damage(self.path):
+            return last_id(self._database())
+
+    def stats(self) -> MemoryStatistics:
+        """Count what the memory holds."""
+        origins = (
+            "SELECT origin, COUNT(*) FROM occurrences JOIN documents ON id = document "
+            "GROUP BY origin ORDER BY origin"
+        )
+        several = "SELECT src_key FROM entries GROUP BY src_key HAVING COUNT(*) > 1"
+        dates = "SELECT {}(date) FROM occurrences WHERE date != ''"
+        with self._guard, name_damage(self.path):
+            counts = dict(self._database().execute(origins).fetchall())
+        entries, occurrences = len(self), sum(counts.values())
+        return MemoryStatistics(
+            entries=entries,
+            occurrences=occurrences,
+            duplicates=occurrences - entries,
+            contradictions=int(self._one(f"SELECT COUNT(*) FROM ({several})")),
+            documents=int(self._one("SELECT COUNT(*) FROM documents")),
+            origins=counts,
+            src_language=self.src_language,
+            trg_language=self.trg_language,
+            first_date=self._one(dates.format("MIN")) or "",
+            last_date=self._one(dates.format("MAX")) or "",
+            bytes_on_disk=sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file()),
+        )
+
+    def _score(
+        self, database: sqlite3.Connection, text: str, tokens: Sequence[str]
+    ) -> dict[int, int]:
+        """The percentages of candidates by id; exact matches are always among them."""
+        exact = "SELECT id, src FROM entries WHERE src_key = ?"
+        rows = dict(database.execute(exact, (text_key(text),)).fetchall())
+        ids = self._index.candidates(tokens)
+        marks = ",".join("?" * len(ids))
+        rows |= database.execute(f"SELECT id, src FROM entries WHERE id IN ({marks})", ids)
+        return {number: percentage(tokens, split_tokens(src)) for number, src in rows.items()}
+
+    def _details(
+        self, database: sqlite3.Connection, ids: Sequence[int], before: str | None
+    ) -> list[tuple[Entry, bool]]:
+        """Entries in full, and whether each was found after the segment ``before``."""
+        key = None if before is None else text_key(before)
+        listed = ",".join(map(str, ids))
+        rows = database.execute(_DETAILS.format(ids=listed), {"before": key})
+        return [(Entry(*row[:-1]), bool(row[-1])) for row in rows]
+
+    def _connect(self) -> None:
+        self._process = os.getpid()
+        self._connection = open_to_read(self.path)
+        try:
+            self._seen = self._data_version()
+            self._index = IndexReader(self.path / INDEX_NAME)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _database(self) -> sqlite3.Connection:
+        """The connection of this process, after a look at whether somebody has written."""
+        if self._process != os.getpid():  # a connection must not be used after a fork
+            self._connect()
+        if (seen := self._data_version()) != self._seen:
+            self._index.reload()
+            self._seen = seen
+        return self._connection
+
+    def _data_version(self) -> int:
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _one(self, query: str) -> Any:
+        with self._guard, name_damage(self.path):
+            return self._database().execute(query).fetchone()[0]
+
+    def _meta(self, key: str) -> Any:
+        return self._one(f"SELECT value FROM meta WHERE key = '{key}'")
