@@ -63,7 +63,7 @@ def find_known(
     befores = [None, *texts[:-1]]
     found: list[list[KnownPair]] = [[] for _ in texts]
     for memory in memories if limits.pairs else ():
-        matches = memory.similar_all(texts, limits.pairs, befores)
+        matches = memory.covering_all(texts, limits.pairs, befores)
         for pairs, of_sentence in zip(found, matches, strict=True):
             pairs += [KnownPair.from_memory(memory, m.entry, m.score) for m in of_sentence]
     if len(memories) > 1:
@@ -89,8 +89,9 @@ def _nearest(
     approved: Mapping[int, str],
     limit: int,
 ) -> list[KnownPair]:
-    """The approved sentences that match sentence ``t`` best; of equal ones, the nearest."""
-    scored = [(percentage(tokens[t], tokens[u]), -abs(t - u), u) for u in approved if u != t]
+    """The approved sentences that cover sentence ``t`` best."""
+    places = [u for u in approved if u != t]
+    scored = [(percentage(tokens[t], tokens[u]), -abs(t - u), u) for u in places]
     return [
         KnownPair(texts[u], approved[u], score, "", u, "")
         for score, _, u in sorted(scored, reverse=True)[:limit]

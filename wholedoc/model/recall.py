@@ -159,9 +159,9 @@ class Recall(nn.Module):
         rest, mixed = found.mix(log_types)
         totals = totals - rest
         table.scatter_(2, columns, mixed + totals[:, :, None])
-        return totals.flatten()
+        mixed_totals: Tensor = totals.flatten()
+        return mixed_totals
 
 
 def _logit(probability: Tensor) -> Tensor:
-    found: Tensor = torch.logit(probability, eps=_SMALLEST)
-    return found
+    return torch.logit(probability, eps=_SMALLEST)

@@ -4,6 +4,7 @@ It is made from the database and can be made again; of an entry it holds the id 
 the source, no text.
 """
 
+import math
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -87,6 +88,12 @@ class IndexReader:
         except (ValueError, OSError) as error:
             raise _damaged(self._directory, error) from error
         return list(dict.fromkeys(ids))  # an interrupted writer may have indexed some twice
+
+    def worth(self, tokens: Iterable[str]) -> dict[str, float]:
+        """How telling each token is: log(entries / entries that have it), in lower case."""
+        entries, frequency = self._searcher.num_docs, self._searcher.doc_freq
+        terms = {token.lower() for token in tokens}
+        return {term: math.log(entries / max(1, frequency("src", term))) for term in terms}
 
     def close(self) -> None:
         """Let the files go."""

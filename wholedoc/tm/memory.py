@@ -12,14 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wholedoc.corpus.readers.inputs import same_language
+from wholedoc.errors import UserError
 from wholedoc.tm.database import INDEX_NAME, name_damage, open_to_read, text_key
-from wholedoc.tm.index import IndexReader
-from wholedoc.tm.matching import EXACT, IN_CONTEXT, percentage, split_tokens
+from wholedoc.tm.index import CANDIDATES, IndexReader
+from wholedoc.tm.matching import (
+    EXACT,
+    IN_CONTEXT,
+    choose_covering,
+    percentage,
+    split_tokens,
+)
 from wholedoc.tm.writer import MAX_CHARACTERS, last_id
 from wholedoc.tm.writer import AddCounts as AddCounts
 from wholedoc.tm.writer import MemoryWriter as MemoryWriter
 
 _PAGE = 1000  # entries that are read together
+_COVERING = 100  # candidates among which those are chosen that cover a text together
 
 # Of each entry, the best place where it was found: one after the same segment as the query, else
 # the newest, else the first. SQLite takes the plain columns from the row of the maximum.
@@ -154,6 +163,54 @@ class TranslationMemory:
         known = befores if befores is not None else [None] * len(texts)
         return [self.search(text, limit, before) for text, before in zip(texts, known, strict=True)]
 
+    def covering(self, text: str, limit: int = 8, before: str | None = None) -> list[Match]:
+        """Entries whose sources together have the words of a text, the most telling first.
+
+        What recall reads: eight sentences with a part of the text each help more than eight that
+        are like it in the same place.
+        """
+        tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
+        if not tokens or limit < 1:
+            return []
+        with self._guard, name_damage(self.path):
+            database = self._database()
+            sources = {
+                number: split_tokens(src)
+                for number, src in self._candidates(database, text, tokens, _COVERING)
+            }
+            ids = list(sources)
+            segments = [[token.lower() for token in sources[number]] for number in ids]
+            words = [token.lower() for token in tokens]
+            places = choose_covering(words, segments, self._index.worth(words), limit)
+            chosen = [ids[place] for place in places]
+            found = {
+                entry.id: (entry, same) for entry, same in self._details(database, chosen, before)
+            }
+        matches = []
+        for entry, same in (found[number] for number in chosen if number in found):
+            score = percentage(tokens, sources[entry.id])
+            matches.append(Match(entry, IN_CONTEXT if same and score == EXACT else score))
+        return matches
+
+    def covering_all(
+        self,
+        texts: Sequence[str],
+        limit: int = 8,
+        befores: Sequence[str | None] | None = None,
+    ) -> list[list[Match]]:
+        """:meth:`covering` for each of several texts."""
+        known = befores if befores is not None else [None] * len(texts)
+        pairs = zip(texts, known, strict=True)
+        return [self.covering(text, limit, before) for text, before in pairs]
+
+    def check_languages(self, src: str, trg: str) -> None:
+        """Raise where the memory is known to be of other languages."""
+        own = self.src_language, self.trg_language
+        for mine, wanted in zip(own, (src, trg), strict=True):
+            if mine and wanted and not same_language(mine, wanted):
+                what = f"is a memory from {own[0]} to {own[1]}, but {src} to {trg} is wanted"
+                raise UserError(what, where=str(self.path), fix="give a memory of these languages")
+
     def entries(self) -> Iterator[Entry]:
         """All entries by id, read as they are asked for."""
         last = 0
@@ -211,12 +268,19 @@ class TranslationMemory:
         self, database: sqlite3.Connection, text: str, tokens: Sequence[str]
     ) -> dict[int, int]:
         """The percentages of candidates by id; exact matches are always among them."""
+        rows = self._candidates(database, text, tokens, CANDIDATES)
+        return {number: percentage(tokens, split_tokens(src)) for number, src in rows}
+
+    def _candidates(
+        self, database: sqlite3.Connection, text: str, tokens: Sequence[str], count: int
+    ) -> list[tuple[int, str]]:
+        """Ids and sources of entries that share words with a text, the same text first."""
         exact = "SELECT id, src FROM entries WHERE src_key = ?"
         rows = dict(database.execute(exact, (text_key(text),)).fetchall())
-        ids = self._index.candidates(tokens)
+        ids = self._index.candidates(tokens, count)
         marks = ",".join("?" * len(ids))
         rows |= database.execute(f"SELECT id, src FROM entries WHERE id IN ({marks})", ids)
-        return {number: percentage(tokens, split_tokens(src)) for number, src in rows.items()}
+        return list(rows.items())
 
     def _details(
         self, database: sqlite3.Connection, ids: Sequence[int], before: str | None

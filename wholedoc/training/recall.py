@@ -6,25 +6,35 @@ translation memory. All of it is deterministic.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from wholedoc.config import Config, MemoryConfig
 from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.corpus.documents import Document
 from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
-from wholedoc.decoding.known import Known
+from wholedoc.decoding.known import Known, KnownPair, find_known
 from wholedoc.decoding.recall import EncodedPair, Recaller
 from wholedoc.decoding.scoring import SeenWords, of_words, see_words
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
+from wholedoc.store.model import TrainedModel
+from wholedoc.store.run import Run
+from wholedoc.tm.memory import MemoryWriter, TranslationMemory
+from wholedoc.training.data import open_corpus
 
 _STEPS = 50  # of LBFGS, at most
 _PROJECTED = 4000  # known pairs from whose features the projection is learned
+_SENTENCES = 1000  # of the dev set, about so many
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
 _PENALTY = 1e-4  # on the squares of the fitted numbers
@@ -165,3 +175,85 @@ def _nearest(batch: _Batch) -> Float[Tensor, " word"]:
     """How far the nearest cell of each word is."""
     padding = ~batch.cells.mask[:, None]
     return batch.distances.masked_fill(padding, math.inf).amin(dim=-1)[batch.mask]
+
+
+# A whole run.
+
+
+@contextmanager
+def training_memory(config: Config, run: Run) -> Iterator[TranslationMemory]:
+    """The training set as a translation memory: kept in the run, or gone afterwards."""
+    if not run.memory.exists() and config.tm.keep:
+        _build_memory(run.memory, config)
+    if run.memory.exists():
+        with TranslationMemory.open(run.memory) as memory:
+            yield memory
+        return
+    with TemporaryDirectory(dir=run.directory, prefix="memory-") as directory:
+        _build_memory(Path(directory, "memory"), config)
+        with TranslationMemory.open(Path(directory, "memory")) as memory:
+            yield memory
+
+
+def _build_memory(path: Path, config: Config) -> None:
+    languages = config.data.src_language, config.data.trg_language
+    with MemoryWriter.build(path, *languages) as writer:
+        writer.add(open_corpus(config, "train"), Path(config.data.train.src).name)
+
+
+def fit_model(
+    trained: TrainedModel, memories: Sequence[TranslationMemory], dev: Iterable[Document]
+) -> tuple[TrainedModel, list[Fit]]:
+    """Learn to recall from some memories and from approved sentences, for each model of a run.
+
+    What was projected before stays projected so: prepared memories stay of use.
+    """
+    vocabularies = trained.src_vocabulary, trained.trg_vocabulary
+    documents = _sample(list(dev))
+    pairs = [
+        EncodedPair([*vocabularies[0].encode(p.src), EOS], vocabularies[1].encode(p.trg))
+        for document in documents
+        for p in document
+    ]
+    conditions = _conditions(documents, memories, trained.config.tm)
+    base, fit = fit_recall(trained.base, vocabularies, pairs, conditions, trained.base_recall)
+    trained, fits = replace(trained, base_recall=base), [fit]
+    if trained.document is not None:
+        before = trained.document_recall
+        found, fit = fit_recall(trained.document, vocabularies, pairs, conditions, before)
+        trained, fits = replace(trained, document_recall=found), [*fits, fit]
+    return trained, fits
+
+
+def _sample(documents: list[Document]) -> list[Document]:
+    """Whole documents from all over a set, with about as many sentences as fitting needs."""
+    sentences = sum(map(len, documents))
+    step = max(1, round(sentences / _SENTENCES))
+    return documents[::step]
+
+
+def _conditions(
+    documents: Sequence[Document], memories: Sequence[TranslationMemory], limits: MemoryConfig
+) -> list[Known]:
+    """What the sentences know: memories alone, approved sentences before alone, both."""
+    nothing = replace(limits, pairs=0), replace(limits, approved=0)
+    conditions: list[Known] = []
+    for chosen in (nothing[1], nothing[0], limits):
+        known: list[list[KnownPair]] = []
+        for document in documents:
+            texts = [pair.src for pair in document]
+            approved = {t: pair.trg for t, pair in enumerate(document)}
+            known += find_known(texts, memories, approved, chosen, rehearse=True)
+        conditions.append(known)
+    return conditions
+
+
+def prepare_memory(trained: TrainedModel, memory: TranslationMemory) -> None:
+    """Store the cells of a memory as the models of a run read them."""
+    vocabularies = trained.src_vocabulary, trained.trg_vocabulary
+    models = (trained.base, trained.base_recall), (trained.document, trained.document_recall)
+    for model, recall in models:
+        if model is not None and recall is not None:
+            recaller = Recaller(model, recall, vocabularies)
+            if not recaller.is_prepared(memory):
+                recaller.prepare(memory)
