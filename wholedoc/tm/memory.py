@@ -25,8 +25,8 @@ _PAGE = 1000  # entries that are read together
 # the newest, else the first. SQLite takes the plain columns from the row of the maximum.
 _DETAILS = """
 SELECT e.id, e.src, e.trg, d.name, o.place, d.origin, o.date, o.count, o.same
-FROM (SELECT entry, document, place, date, COUNT(*) AS count, before = :before AS same,
-             MAX((before = :before) || date)
+FROM (SELECT entry, document, place, date, COUNT(*) AS count, before IS :before AS same,
+             MAX((before IS :before) || date)
       FROM occurrences WHERE entry IN ({ids}) GROUP BY entry) AS o
 JOIN entries AS e ON e.id = o.entry JOIN documents AS d ON d.id = o.document
 """
@@ -122,7 +122,8 @@ class TranslationMemory:
 
         Of equal ones the more frequent comes first, then the newer, then the older id.
         ``before`` is the segment before the text, empty at the beginning of a document: an exact
-        match after the same segment has 101 per cent. Entries under ``least`` are left out.
+        match after the same segment has 101 per cent. Entries of 0 per cent, or under ``least``,
+        are left out.
         A text longer than any entry may be has no match.
         """
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
@@ -132,7 +133,7 @@ class TranslationMemory:
             database = self._database()
             scores = self._score(database, text, tokens)
             ranked = sorted(scores.values(), reverse=True)
-            floor = max(ranked[min(limit, len(ranked)) - 1] if ranked else 0, least)
+            floor = max(ranked[min(limit, len(ranked)) - 1] if ranked else 0, least, 1)
             best = {number: score for number, score in scores.items() if score >= floor}
             found = self._details(database, list(best), before)
         matches = [

@@ -367,23 +367,28 @@ class MemoryWriter:
             indexed = self._meta("indexed")
             last = last_id(self._database)
             removed = [row[0] for row in execute("SELECT id FROM removed")]
-            if self._index is None:
-                until = "SELECT COUNT(*) FROM entries WHERE id <= ?"
-                (expected,) = execute(until, (indexed,)).fetchone()
-                with _name_index_failure(self.path):
-                    self._index = IndexWriter(self.path / INDEX_NAME, expected)
-                indexed = 0 if self._index.is_new else indexed
-            elif indexed == last and not removed:
+            index, indexed = self._open_index(indexed)
+            if indexed == last and not removed:
                 return
             with _name_index_failure(self.path):
-                self._index.remove(removed)
+                index.remove(removed)
                 added = "SELECT id, src FROM entries WHERE id > ? ORDER BY id"
-                self._index.add(execute(added, (indexed,)))
-                self._index.commit()
+                index.add(execute(added, (indexed,)))
+                index.commit()
             execute("BEGIN IMMEDIATE")
             execute("UPDATE meta SET value = ? WHERE key = 'indexed'", (last,))
             execute("DELETE FROM removed")
             execute("COMMIT")
+
+    def _open_index(self, indexed: int) -> tuple[IndexWriter, int]:
+        """The index, and how far it reaches: not at all where it was lost and is begun again."""
+        if self._index is None:
+            until = "SELECT COUNT(*) FROM entries WHERE id <= ?"
+            (expected,) = self._database.execute(until, (indexed,)).fetchone()
+            with _name_index_failure(self.path):
+                self._index = IndexWriter(self.path / INDEX_NAME, expected)
+            indexed = 0 if self._index.is_new else indexed
+        return self._index, indexed
 
     def _meta(self, key: str) -> Any:
         found = "SELECT value FROM meta WHERE key = ?"
