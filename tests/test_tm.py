@@ -179,6 +179,18 @@ def test_the_best_is_among_the_candidates(path: Path) -> None:
     assert hits >= 0.95 * total
 
 
+def test_tokens_that_look_alike_change_no_score(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alike = {"bad": "good"}
+    monkeypatch.setattr("wholedoc.tm.matching._character", lambda token: alike.get(token, token)[0])
+    pairs = [("it is bad now", "b"), ("it is good then", "g"), ("it was good now", "w")]
+    add(path, document("d", *pairs))
+    with TranslationMemory.open(path) as memory:
+        assert found(memory, "it is good now") == [(75, "b"), (75, "g"), (75, "w")]
+        assert memory.search("it is good now", 1)[0].score == 75
+
+
 @pytest.mark.parametrize(
     "text",
     ['"', "AND OR NOT", "src:x", "a*", "(", "[a TO b]", "\\", "^2~", "'", "%_", "ا", "\x00",

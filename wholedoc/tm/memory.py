@@ -14,7 +14,13 @@ from typing import Any
 
 from wholedoc.tm.database import INDEX_NAME, name_damage, open_to_read, text_key
 from wholedoc.tm.index import IndexReader
-from wholedoc.tm.matching import EXACT, IN_CONTEXT, percentage, split_tokens
+from wholedoc.tm.matching import (
+    EXACT,
+    IN_CONTEXT,
+    encode_tokens,
+    percentage,
+    split_tokens,
+)
 from wholedoc.tm.writer import MAX_CHARACTERS, last_id
 from wholedoc.tm.writer import AddCounts as AddCounts
 from wholedoc.tm.writer import MemoryWriter as MemoryWriter
@@ -131,10 +137,7 @@ class TranslationMemory:
             return []
         with self._guard, name_damage(self.path):
             database = self._database()
-            scores = self._score(database, text, tokens)
-            ranked = sorted(scores.values(), reverse=True)
-            floor = max(ranked[min(limit, len(ranked)) - 1] if ranked else 0, least, 1)
-            best = {number: score for number, score in scores.items() if score >= floor}
+            best = self._find_best(database, text, tokens, (limit, max(least, 1)))
             found = self._details(database, list(best), before)
         matches = [
             Match(entry, IN_CONTEXT if same and best[entry.id] == EXACT else best[entry.id])
@@ -208,16 +211,31 @@ class TranslationMemory:
             bytes_on_disk=sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file()),
         )
 
-    def _score(
-        self, database: sqlite3.Connection, text: str, tokens: Sequence[str]
+    def _find_best(
+        self,
+        database: sqlite3.Connection,
+        text: str,
+        tokens: Sequence[str],
+        wanted: tuple[int, int],
     ) -> dict[int, int]:
-        """The percentages of candidates by id; exact matches are always among them."""
-        exact = "SELECT id, src FROM entries WHERE src_key = ?"
-        rows = dict(database.execute(exact, (text_key(text),)).fetchall())
-        ids = self._index.candidates(tokens)
-        marks = ",".join("?" * len(ids))
-        rows |= database.execute(f"SELECT id, src FROM entries WHERE id IN ({marks})", ids)
-        return {number: percentage(tokens, split_tokens(src)) for number, src in rows.items()}
+        """The percentages of the best candidates by id; exact matches are always among them.
+
+        ``wanted``: how many, of how many per cent at least. Of equal ones all are returned.
+        """
+        exact = "SELECT id, tokens FROM entries WHERE src_key = ?"
+        encoded = dict(database.execute(exact, (text_key(text),)).fetchall())
+        ids = ",".join(map(str, self._index.candidates(tokens)))
+        encoded |= database.execute(f"SELECT id, tokens FROM entries WHERE id IN ({ids})")
+        code = encode_tokens(tokens)
+        estimates = {number: percentage(code, other) for number, other in encoded.items()}
+        chosen = ",".join(map(str, _keep_best(estimates, *wanted)))
+        sources = database.execute(f"SELECT id, src FROM entries WHERE id IN ({chosen})")
+        scores = {number: percentage(tokens, split_tokens(src)) for number, src in sources}
+        if any(estimates[number] != score for number, score in scores.items()):
+            everything = ",".join(map(str, estimates))  # two tokens look alike: compare the words
+            sources = database.execute(f"SELECT id, src FROM entries WHERE id IN ({everything})")
+            scores = {number: percentage(tokens, split_tokens(src)) for number, src in sources}
+        return _keep_best(scores, *wanted)
 
     def _details(
         self, database: sqlite3.Connection, ids: Sequence[int], before: str | None
@@ -256,3 +274,10 @@ class TranslationMemory:
 
     def _meta(self, key: str) -> Any:
         return self._one(f"SELECT value FROM meta WHERE key = '{key}'")
+
+
+def _keep_best(scores: dict[int, int], limit: int, least: int) -> dict[int, int]:
+    """Those that are among the best so many, or equal to one that is."""
+    ranked = sorted(scores.values(), reverse=True)[:limit]
+    floor = max(ranked[-1] if ranked else 0, least)
+    return {number: score for number, score in scores.items() if score >= floor}

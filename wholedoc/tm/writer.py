@@ -29,6 +29,7 @@ from wholedoc.tm.database import (
     text_key,
 )
 from wholedoc.tm.index import IndexWriter
+from wholedoc.tm.matching import encode_tokens, split_tokens
 
 MAX_CHARACTERS = 10_000
 """A side that is longer is no segment."""
@@ -81,7 +82,7 @@ class AddCounts:
 class _Batch:
     """Rows for the database that are inserted together."""
 
-    entries: list[tuple[int, int, str, str]] = field(default_factory=list)
+    entries: list[tuple[int, int, str, str, str]] = field(default_factory=list)
     occurrences: list[tuple[int, int, str, int, int, int]] = field(default_factory=list)
 
 
@@ -119,7 +120,8 @@ class _Addition:
                 self.counts.missing_translations += 1
                 self._note_place(document, place, pair)
             else:
-                entries.append((src_key, trg_key, src, trg))
+                tokens = encode_tokens(split_tokens(src))
+                entries.append((src_key, trg_key, tokens, src, trg))
                 occurrences.append((number, place, pair.date, before, src_key, trg_key))
             before = src_key if src.strip() else before
         self.counts.pairs += len(document)
@@ -131,7 +133,8 @@ class _Addition:
         """Hand what was taken to the database."""
         batch, self._batch = self._batch, _Batch()
         new = self._database.executemany(
-            "INSERT OR IGNORE INTO entries (src_key, trg_key, src, trg) VALUES (?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO entries (src_key, trg_key, tokens, src, trg) "
+            "VALUES (?, ?, ?, ?, ?)",
             batch.entries,
         ).rowcount
         places = self._database.executemany(
