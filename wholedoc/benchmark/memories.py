@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 from shutil import rmtree
 
@@ -21,17 +21,17 @@ def measure_memory(pairs: int, queries: int, directory: Path) -> dict[str, float
 
     Returns the speed of building in pairs per second, the median and the 95th percentile of a
     search for 8 matches in milliseconds, bytes on disk, and the share of queries whose segment
-    came first or scored no better than what did.
+    was found, with no better one than it.
     """
     place = directory / f"memory-of-{pairs}"
+    text = _Text(pairs, queries)
     begun = time.process_time()
-    made_up = _cpu_seconds_of_text(pairs)
     with MemoryWriter.build(place) as writer:
-        writer.add(_documents(pairs), "made up")
-    built = time.process_time() - begun - 2 * made_up  # once for itself, once on the way
+        writer.add(text, "made up")
+    built = time.process_time() - begun - text.seconds
     try:
         with TranslationMemory.open(place) as memory:
-            seconds, found = _search(memory, pairs, queries)
+            seconds, found = _search(memory, text.chosen)
             stats = memory.stats()
     finally:
         rmtree(place)
@@ -46,28 +46,37 @@ def measure_memory(pairs: int, queries: int, directory: Path) -> dict[str, float
     }
 
 
-def _search(memory: TranslationMemory, pairs: int, queries: int) -> tuple[Sequence[float], float]:
+class _Text:
+    """Made-up documents; notes the CPU seconds that making them took, and some segments."""
+
+    def __init__(self, pairs: int, queries: int) -> None:
+        self.seconds = 0.0
+        self.chosen: list[str] = []
+        self._pairs = pairs
+        self._wanted = set(random.Random(2).sample(range(pairs), min(queries, pairs)))
+
+    def __iter__(self) -> Iterator[Document]:
+        begun = time.process_time()
+        numbers = count()
+        for document in _documents(self._pairs):
+            self.chosen += [p.src for p in document if next(numbers) in self._wanted]
+            self.seconds += time.process_time() - begun
+            yield document
+            begun = time.process_time()
+
+
+def _search(memory: TranslationMemory, texts: Sequence[str]) -> tuple[Sequence[float], float]:
     """The CPU seconds of each search, in order of size, and how often the segment was found."""
-    draw = random.Random(2)
-    wanted = set(draw.sample(range(pairs), min(queries, pairs)))
-    texts = (pair.src for document in _documents(pairs) for pair in document)
+    draw = random.Random(3)
     seconds, found = [], 0
-    for text in [text for number, text in enumerate(texts) if number in wanted]:
+    for text in texts:
         query = _edit(text, draw)
         begun = time.process_time()
         matches = memory.search(query)
         seconds.append(time.process_time() - begun)
-        (best,) = [match.score for match in matches[:1]] or [0]
         same = (match.score for match in matches if match.entry.src == text)
-        found += next(same, -1) == best
+        found += bool(matches) and next(same, -1) == matches[0].score
     return sorted(seconds), found / max(len(seconds), 1)
-
-
-def _cpu_seconds_of_text(pairs: int) -> float:
-    begun = time.process_time()
-    for _ in _documents(pairs):
-        pass
-    return time.process_time() - begun
 
 
 def _documents(pairs: int) -> Iterator[Document]:
