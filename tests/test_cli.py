@@ -40,6 +40,11 @@ COMMANDS = {
     "bench",
     "demo",
     "experiment",
+    "tm build",
+    "tm add",
+    "tm search",
+    "tm stats",
+    "tm remove",
 }
 
 
@@ -99,7 +104,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_help_of_a_command(command: str, cli: Cli) -> None:
-    done = cli(command, "--help")
+    done = cli(*command.split(), "--help")
     assert (done.code, done.errors) == (0, "")
     assert f"wholedoc {command}" in done.output
     for option in command_parameters()[command]:
@@ -111,7 +116,7 @@ def test_help_of_a_command(command: str, cli: Cli) -> None:
     assert examples
     for example in examples:
         words = shlex.split(example)
-        assert words[0] == command
+        assert words[: len(command.split())] == command.split()
         options = {word for word in words if word.startswith("-")}
         assert options <= command_parameters()[command]
 
@@ -129,7 +134,7 @@ def test_help_lists_the_commands(cli: Cli) -> None:
     done = cli("--help")
     assert (done.code, done.errors) == (0, "")
     for command in COMMANDS:
-        assert command in done.output
+        assert command.split()[0] in done.output
 
 
 def test_version(cli: Cli) -> None:
@@ -628,11 +633,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def command_parameters() -> dict[str, set[str]]:
     """The options and arguments of each command, as typer knows them."""
     group = typer.main.get_command(wholedoc.cli.app)
-    return {
-        name: {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
-        | {"--help"}
-        for name, command in group.commands.items()  # type: ignore[attr-defined]
-    }
+    found: dict[str, set[str]] = {}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        inner = {f"{name} {key}": each for key, each in getattr(command, "commands", {}).items()}
+        for full_name, each in (inner or {name: command}).items():
+            options = {option for p in each.params for option in (*p.opts, *p.secondary_opts)}
+            found[full_name] = options | {"--help"}
+    return found
 
 
 def documented_commands() -> list[str]:
@@ -680,6 +687,8 @@ def test_documented_commands_exist(line: str, cli: Cli, tmp_path: Path) -> None:
         words = [launched.training_script, *launched.training_script_args]
     command, arguments = (words[1], words[2:]) if words[0] == "wholedoc" else (words[3], words[4:])
     known = command_parameters()
+    if command == "tm":
+        command, arguments = f"tm {arguments[0]}", arguments[1:]
     assert command in known
     for word in arguments:
         if word.startswith("-") and word != "-":
@@ -687,7 +696,7 @@ def test_documented_commands_exist(line: str, cli: Cli, tmp_path: Path) -> None:
     if command == "train" and not arguments[0].startswith("-"):  # the run's own, when it resumes
         settings = [b for a, b in pairwise(arguments) if a == "--set"]
         load_config(documented_config(arguments[0], tmp_path), settings)
-    assert cli(command, *arguments, "--help").code == 0
+    assert cli(*command.split(), *arguments, "--help").code == 0
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])

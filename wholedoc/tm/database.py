@@ -17,13 +17,14 @@ LOCK_NAME = "lock"
 CACHE_KIB = 64 * 1024
 
 # An entry is a pair of texts, kept once. An occurrence is a place where it was found. Texts are
-# found by 64 bits of a hash each: both sides together tell any two pairs apart. `removed` lists
-# entries that the index may still hold.
+# found by 64 bits of a hash each: both sides together tell any two pairs apart. `tokens` are those
+# of the source, encoded to be compared fast. `removed` lists entries that the index may still hold.
 _LAYOUT = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    src_key INTEGER NOT NULL, trg_key INTEGER NOT NULL, src TEXT NOT NULL, trg TEXT NOT NULL
+    src_key INTEGER NOT NULL, trg_key INTEGER NOT NULL,
+    tokens TEXT NOT NULL, src TEXT NOT NULL, trg TEXT NOT NULL
 );
 CREATE UNIQUE INDEX entry_by_text ON entries (src_key, trg_key);
 CREATE TABLE documents (
@@ -71,7 +72,9 @@ def open_to_read(directory: Path) -> sqlite3.Connection:
     address = file.resolve().as_uri()
     with name_damage(directory):
         try:
-            return _check(_connect(f"{address}?mode=ro"), directory)
+            connection = _check(_connect(f"{address}?mode=ro"), directory)
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            return connection
         except sqlite3.OperationalError:
             # Where nothing can be written, readers cannot keep watch of a writer; so there must
             # be none, and nothing that one has left for the next to finish.
@@ -115,7 +118,7 @@ def _check(connection: sqlite3.Connection, directory: Path) -> sqlite3.Connectio
         if found != FORMAT:
             what = f"made by another version of wholedoc (format {found}, not {FORMAT})"
             raise UserError(what, where=str(directory), fix="build it again with wholedoc tm build")
-        connection.execute("SELECT id, src_key, trg_key, src, trg FROM entries LIMIT 1").fetchone()
+        connection.execute("SELECT id, src_key, tokens, src, trg FROM entries LIMIT 1").fetchone()
         connection.execute("SELECT entry, date, before FROM occurrences LIMIT 1").fetchone()
     except BaseException:
         connection.close()

@@ -89,11 +89,12 @@ class IndexReader:
             raise _damaged(self._directory, error) from error
         return list(dict.fromkeys(ids))  # an interrupted writer may have indexed some twice
 
-    def worth(self, tokens: Iterable[str]) -> dict[str, float]:
-        """How telling each token is: log(entries / entries that have it), in lower case."""
+    def worth(self, tokens: Sequence[str]) -> list[float]:
+        """How telling each token is: log(entries / entries that have it), upper case or lower."""
         entries, frequency = self._searcher.num_docs, self._searcher.doc_freq
-        terms = {token.lower() for token in tokens}
-        return {term: math.log(entries / max(1, frequency("src", term))) for term in terms}
+        return [
+            math.log(max(1, entries) / max(1, frequency("src", token.lower()))) for token in tokens
+        ]
 
     def close(self) -> None:
         """Let the files go."""

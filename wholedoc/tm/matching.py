@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from zlib import crc32
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
@@ -19,6 +21,20 @@ def split_tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
+def encode_tokens(tokens: Sequence[str]) -> str:
+    """One character for each token, of the million beyond the basic ones.
+
+    Such strings are compared many times as fast as lists of words. Equal tokens have equal
+    characters; two different ones share a character once in a million.
+    """
+    return "".join(map(_character, tokens))
+
+
+@lru_cache(maxsize=1 << 16)
+def _character(token: str) -> str:
+    return chr(0x10000 + crc32(token.encode("utf-8", "surrogatepass")) % 0x100000)
+
+
 def percentage(a: Sequence[str], b: Sequence[str]) -> int:
     """100 · (max(|a|, |b|) − Levenshtein(a, b)) / max(|a|, |b|) over tokens, rounded down.
 
@@ -31,25 +47,20 @@ def percentage(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def choose_covering(
-    text: Sequence[str], segments: Sequence[Sequence[str]], worth: Mapping[str, float], limit: int
+    text: str, segments: Sequence[str], worth: Mapping[str, float], limit: int
 ) -> list[int]:
-    """Segments that together have the words of a text: their places, the most telling first.
+    """Segments that together have the tokens of a text: their places, the most telling first.
 
-    Each is the one with the largest Σ_w worth(w) · min(its count of w, the text's) · 0.4^(times w
-    was covered already) / √(8 + its length). Words without worth do not count.
+    All are given as :func:`encode_tokens` makes them. Each is the one with the largest Σ_w worth(w)
+    · min(its count of w, the text's) · 0.4^(times w was covered already) / √(8 + its length).
     """
-    types = {word: i for i, word in enumerate(dict.fromkeys(w for w in text if w in worth))}
-    counts = np.zeros((len(segments), len(types)), dtype=np.float32)
-    for row, segment in zip(counts, segments, strict=True):
-        for word in segment:
-            place = types.get(word)
-            if place is not None:
-                row[place] += 1
-    wanted = np.array([text.count(word) for word in types], dtype=np.float32)
-    shared = np.minimum(counts, wanted)
+    types = list(dict.fromkeys(text))
+    counts = np.array([[segment.count(w) for w in types] for segment in segments], dtype=np.float32)
+    counts = counts.reshape(len(segments), len(types))
+    shared = np.minimum(counts, np.array([text.count(w) for w in types], dtype=np.float32))
     lengths = np.array([len(segment) for segment in segments], dtype=np.float32)
     gains = shared / np.sqrt(_LENGTH + lengths)[:, None]
-    left = np.array([worth[word] for word in types], dtype=np.float32)
+    left = np.array([worth[w] for w in types], dtype=np.float32)
     chosen: list[int] = []
     while len(chosen) < min(limit, len(segments)):
         values = gains @ left

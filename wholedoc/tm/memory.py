@@ -20,6 +20,7 @@ from wholedoc.tm.matching import (
     EXACT,
     IN_CONTEXT,
     choose_covering,
+    encode_tokens,
     percentage,
     split_tokens,
 )
@@ -34,8 +35,8 @@ _COVERING = 100  # candidates among which those are chosen that cover a text tog
 # the newest, else the first. SQLite takes the plain columns from the row of the maximum.
 _DETAILS = """
 SELECT e.id, e.src, e.trg, d.name, o.place, d.origin, o.date, o.count, o.same
-FROM (SELECT entry, document, place, date, COUNT(*) AS count, before = :before AS same,
-             MAX((before = :before) || date)
+FROM (SELECT entry, document, place, date, COUNT(*) AS count, before IS :before AS same,
+             MAX((before IS :before) || date)
       FROM occurrences WHERE entry IN ({ids}) GROUP BY entry) AS o
 JOIN entries AS e ON e.id = o.entry JOIN documents AS d ON d.id = o.document
 """
@@ -131,7 +132,8 @@ class TranslationMemory:
 
         Of equal ones the more frequent comes first, then the newer, then the older id.
         ``before`` is the segment before the text, empty at the beginning of a document: an exact
-        match after the same segment has 101 per cent. Entries under ``least`` are left out.
+        match after the same segment has 101 per cent. Entries of 0 per cent, or under ``least``,
+        are left out.
         A text longer than any entry may be has no match.
         """
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
@@ -139,10 +141,7 @@ class TranslationMemory:
             return []
         with self._guard, name_damage(self.path):
             database = self._database()
-            scores = self._score(database, text, tokens)
-            ranked = sorted(scores.values(), reverse=True)
-            floor = max(ranked[min(limit, len(ranked)) - 1] if ranked else 0, least)
-            best = {number: score for number, score in scores.items() if score >= floor}
+            best = self._find_best(database, text, tokens, (limit, max(least, 1)))
             found = self._details(database, list(best), before)
         matches = [
             Match(entry, IN_CONTEXT if same and best[entry.id] == EXACT else best[entry.id])
@@ -172,23 +171,19 @@ class TranslationMemory:
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
         if not tokens or limit < 1:
             return []
+        code = encode_tokens(tokens)
         with self._guard, name_damage(self.path):
             database = self._database()
-            sources = {
-                number: split_tokens(src)
-                for number, src in self._candidates(database, text, tokens, _COVERING)
-            }
-            ids = list(sources)
-            segments = [[token.lower() for token in sources[number]] for number in ids]
-            words = [token.lower() for token in tokens]
-            places = choose_covering(words, segments, self._index.worth(words), limit)
+            encoded = self._encoded(database, text, tokens, _COVERING)
+            ids = list(encoded)
+            worth = dict(zip(code, self._index.worth(tokens), strict=True))
+            places = choose_covering(code, list(encoded.values()), worth, limit)
             chosen = [ids[place] for place in places]
-            found = {
-                entry.id: (entry, same) for entry, same in self._details(database, chosen, before)
-            }
+            details = self._details(database, chosen, before)
+        found = {entry.id: (entry, same) for entry, same in details}
         matches = []
         for entry, same in (found[number] for number in chosen if number in found):
-            score = percentage(tokens, sources[entry.id])
+            score = percentage(tokens, split_tokens(entry.src))
             matches.append(Match(entry, IN_CONTEXT if same and score == EXACT else score))
         return matches
 
@@ -264,23 +259,38 @@ class TranslationMemory:
             bytes_on_disk=sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file()),
         )
 
-    def _score(
-        self, database: sqlite3.Connection, text: str, tokens: Sequence[str]
-    ) -> dict[int, int]:
-        """The percentages of candidates by id; exact matches are always among them."""
-        rows = self._candidates(database, text, tokens, CANDIDATES)
-        return {number: percentage(tokens, split_tokens(src)) for number, src in rows}
-
-    def _candidates(
+    def _encoded(
         self, database: sqlite3.Connection, text: str, tokens: Sequence[str], count: int
-    ) -> list[tuple[int, str]]:
-        """Ids and sources of entries that share words with a text, the same text first."""
-        exact = "SELECT id, src FROM entries WHERE src_key = ?"
-        rows = dict(database.execute(exact, (text_key(text),)).fetchall())
-        ids = self._index.candidates(tokens, count)
-        marks = ",".join("?" * len(ids))
-        rows |= database.execute(f"SELECT id, src FROM entries WHERE id IN ({marks})", ids)
-        return list(rows.items())
+    ) -> dict[int, str]:
+        """The encoded sources of candidates by id; the same text is always among them."""
+        exact = "SELECT id, tokens FROM entries WHERE src_key = ?"
+        encoded = dict(database.execute(exact, (text_key(text),)).fetchall())
+        ids = ",".join(map(str, self._index.candidates(tokens, count)))
+        encoded |= database.execute(f"SELECT id, tokens FROM entries WHERE id IN ({ids})")
+        return encoded
+
+    def _find_best(
+        self,
+        database: sqlite3.Connection,
+        text: str,
+        tokens: Sequence[str],
+        wanted: tuple[int, int],
+    ) -> dict[int, int]:
+        """The percentages of the best candidates by id; exact matches are always among them.
+
+        ``wanted``: how many, of how many per cent at least. Of equal ones all are returned.
+        """
+        encoded = self._encoded(database, text, tokens, CANDIDATES)
+        code = encode_tokens(tokens)
+        estimates = {number: percentage(code, other) for number, other in encoded.items()}
+        chosen = ",".join(map(str, _keep_best(estimates, *wanted)))
+        sources = database.execute(f"SELECT id, src FROM entries WHERE id IN ({chosen})")
+        scores = {number: percentage(tokens, split_tokens(src)) for number, src in sources}
+        if any(estimates[number] != score for number, score in scores.items()):
+            everything = ",".join(map(str, estimates))  # two tokens look alike: compare the words
+            sources = database.execute(f"SELECT id, src FROM entries WHERE id IN ({everything})")
+            scores = {number: percentage(tokens, split_tokens(src)) for number, src in sources}
+        return _keep_best(scores, *wanted)
 
     def _details(
         self, database: sqlite3.Connection, ids: Sequence[int], before: str | None
@@ -319,3 +329,10 @@ class TranslationMemory:
 
     def _meta(self, key: str) -> Any:
         return self._one(f"SELECT value FROM meta WHERE key = '{key}'")
+
+
+def _keep_best(scores: dict[int, int], limit: int, least: int) -> dict[int, int]:
+    """Those that are among the best so many, or equal to one that is."""
+    ranked = sorted(scores.values(), reverse=True)[:limit]
+    floor = max(ranked[-1] if ranked else 0, least)
+    return {number: score for number, score in scores.items() if score >= floor}

@@ -29,6 +29,7 @@ from wholedoc.tm.database import (
     text_key,
 )
 from wholedoc.tm.index import IndexWriter
+from wholedoc.tm.matching import encode_tokens, split_tokens
 
 MAX_CHARACTERS = 10_000
 """A side that is longer is no segment."""
@@ -81,7 +82,7 @@ class AddCounts:
 class _Batch:
     """Rows for the database that are inserted together."""
 
-    entries: list[tuple[int, int, str, str]] = field(default_factory=list)
+    entries: list[tuple[int, int, str, str, str]] = field(default_factory=list)
     occurrences: list[tuple[int, int, str, int, int, int]] = field(default_factory=list)
 
 
@@ -119,7 +120,8 @@ class _Addition:
                 self.counts.missing_translations += 1
                 self._note_place(document, place, pair)
             else:
-                entries.append((src_key, trg_key, src, trg))
+                tokens = encode_tokens(split_tokens(src))
+                entries.append((src_key, trg_key, tokens, src, trg))
                 occurrences.append((number, place, pair.date, before, src_key, trg_key))
             before = src_key if src.strip() else before
         self.counts.pairs += len(document)
@@ -131,7 +133,8 @@ class _Addition:
         """Hand what was taken to the database."""
         batch, self._batch = self._batch, _Batch()
         new = self._database.executemany(
-            "INSERT OR IGNORE INTO entries (src_key, trg_key, src, trg) VALUES (?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO entries (src_key, trg_key, tokens, src, trg) "
+            "VALUES (?, ?, ?, ?, ?)",
             batch.entries,
         ).rowcount
         places = self._database.executemany(
@@ -367,23 +370,28 @@ class MemoryWriter:
             indexed = self._meta("indexed")
             last = last_id(self._database)
             removed = [row[0] for row in execute("SELECT id FROM removed")]
-            if self._index is None:
-                until = "SELECT COUNT(*) FROM entries WHERE id <= ?"
-                (expected,) = execute(until, (indexed,)).fetchone()
-                with _name_index_failure(self.path):
-                    self._index = IndexWriter(self.path / INDEX_NAME, expected)
-                indexed = 0 if self._index.is_new else indexed
-            elif indexed == last and not removed:
+            index, indexed = self._open_index(indexed)
+            if indexed == last and not removed:
                 return
             with _name_index_failure(self.path):
-                self._index.remove(removed)
+                index.remove(removed)
                 added = "SELECT id, src FROM entries WHERE id > ? ORDER BY id"
-                self._index.add(execute(added, (indexed,)))
-                self._index.commit()
+                index.add(execute(added, (indexed,)))
+                index.commit()
             execute("BEGIN IMMEDIATE")
             execute("UPDATE meta SET value = ? WHERE key = 'indexed'", (last,))
             execute("DELETE FROM removed")
             execute("COMMIT")
+
+    def _open_index(self, indexed: int) -> tuple[IndexWriter, int]:
+        """The index, and how far it reaches: not at all where it was lost and is begun again."""
+        if self._index is None:
+            until = "SELECT COUNT(*) FROM entries WHERE id <= ?"
+            (expected,) = self._database.execute(until, (indexed,)).fetchone()
+            with _name_index_failure(self.path):
+                self._index = IndexWriter(self.path / INDEX_NAME, expected)
+            indexed = 0 if self._index.is_new else indexed
+        return self._index, indexed
 
     def _meta(self, key: str) -> Any:
         found = "SELECT value FROM meta WHERE key = ?"

@@ -32,9 +32,9 @@ from wholedoc.store.run import Run
 from wholedoc.tm.memory import MemoryWriter, TranslationMemory
 from wholedoc.training.data import open_corpus
 
-_STEPS = 50  # of LBFGS, at most
-_PROJECTED = 4000  # known pairs from whose features the projection is learned
-_SENTENCES = 1000  # of the dev set, about so many
+_STEPS = 30  # of LBFGS, at most
+_PROJECTED = 2000  # known pairs from whose features the projection is learned
+_SENTENCES = 400  # of the dev set, about so many
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
 _PENALTY = 1e-4  # on the squares of the fitted numbers
@@ -78,7 +78,7 @@ def fit_recall(
     device = next(model.parameters()).device
     recall = Recall(model.decoder.upper.state.in_features).to(device)
     recaller = Recaller(model, recall, vocabularies)
-    with torch.inference_mode():
+    with torch.no_grad():
         if projection is None:
             known = list(dict.fromkeys(p.key for pair in chain(*conditions) for p in pair))
             step = max(1, len(known) // _PROJECTED)
