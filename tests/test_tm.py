@@ -150,8 +150,7 @@ def make_sentences(seed: int, number: int) -> list[str]:
 
 
 def test_search_equals_brute_force(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "CANDIDATES", 10_000)
-    monkeypatch.setattr(index.IndexReader.candidates, "__defaults__", (10_000,))
+    monkeypatch.setattr("wholedoc.tm.memory.CANDIDATES", 10_000)
     texts = make_sentences(1, 400)
     add(path, document("d", *((text, f"t{i}") for i, text in enumerate(texts))))
     with TranslationMemory.open(path) as memory:
