@@ -277,12 +277,15 @@ class Translator:
             self._whole(text, task.config) if t in fixed else self._pieces(text, task.config)
             for t, text in enumerate(task.sentences)
         ]
-        known: list[list[KnownPair]] = [[] for _ in pieces]
-        if self.system.base_recaller is not None:
-            known = find_known(
-                task.sentences, task.memories, task.approved, self.config.tm, task.rehearse
-            )
-        return _Prepared(task, list(range(len(pieces))), pieces, known)
+        return _Prepared(task, list(range(len(pieces))), pieces, self._find_known(task))
+
+    def _find_known(self, task: Task) -> list[list[KnownPair]]:
+        """What the sentences of a document know; nothing where the model cannot recall."""
+        if self.system.base_recaller is None:
+            return [[] for _ in task.sentences]
+        return find_known(
+            task.sentences, task.memories, task.approved, self.config.tm, task.rehearse
+        )
 
     def _translate(
         self,
@@ -313,26 +316,37 @@ class Translator:
         ]
 
     def score(
-        self, sentences: Iterable[str], translations: Iterable[str], memory: ScoringMemory = "given"
+        self,
+        sentences: Iterable[str],
+        translations: Iterable[str],
+        memory: ScoringMemory = "given",
+        *,
+        known: Knowledge | None = None,
     ) -> ScoredDocument:
         """How probable given translations of one document are, each given all others.
 
-        The target memory is made from the given translations, or from ``generated`` ones.
+        The target memory is made from the given translations, or from ``generated`` ones. ``known``
+        is what people have translated; with ``rehearse``, a sentence recalls what stands before it.
         """
         source = _check_document(sentences, "sentences")
         given = _check_document(translations, "translations")
-        return self.score_documents([source], [given], memory)[0]
+        return self.score_documents([source], [given], memory, known=known)[0]
 
     def score_documents(
         self,
         documents: Iterable[Iterable[str]],
         translations: Iterable[Iterable[str]],
         memory: ScoringMemory = "given",
+        *,
+        known: Knowledge | None = None,
     ) -> list[ScoredDocument]:
         """Score given translations of many documents at once."""
-        sources, targets = self._encode_pairs(documents, translations, memory)
-        batch_tokens = self.config.search.batch_tokens
-        found = score_documents(self.system, sources, targets, batch_tokens, memory)
+        texts = _check_documents(documents, "documents")
+        sources, targets = self._encode_pairs(texts, translations, memory)
+        search = self.config.search
+        tasks = self._tasks(texts, known or Knowledge(), search, 1)
+        pairs = [self._find_known(task) for task in tasks]
+        found = score_documents(self.system, sources, targets, search.batch_tokens, memory, pairs)
         return [
             ScoredDocument(scores, [len(tokens) + 1 for tokens in target])
             for scores, target in zip(found, targets, strict=True)

@@ -1,0 +1,137 @@
+"""Systems that recall what people have translated: their memories, and what each of them knows.
+
+They train nothing: each translates with the model of another system. The memories lie in
+``memories``, their names ending with a digest of what they were made from.
+
+``train``   the training set
+``other``   parallel text of another domain
+``empty``   nothing
+
+``recall-random`` is given pairs of the training set that were drawn for each sentence: real pairs,
+as many as recall reads, with their true match, from the same domain. What it lacks is the search.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from wholedoc.config import Config, CorpusFiles
+from wholedoc.corpus.documents import Document
+from wholedoc.corpus.readers import fingerprint, read_corpus
+from wholedoc.decoding.translator import Knowledge
+from wholedoc.experiment.grid import Experiment, Job, SystemName
+from wholedoc.progress import say
+from wholedoc.store.model import load_model, save_recall
+from wholedoc.store.run import Run
+from wholedoc.tm.matching import percentage, split_tokens
+from wholedoc.tm.memory import Entry, Match, MemoryWriter, TranslationMemory
+from wholedoc.training.data import open_corpus
+from wholedoc.training.recall import fit_model
+
+_MEMORIES: dict[SystemName, str] = {
+    "copy": "train",
+    "recall": "train",
+    "recall-approved": "train",
+    "both-context-recall": "train",
+    "both-output-recall": "train",
+    "recall-other": "other",
+    "recall-random": "train",
+    "recall-empty": "empty",
+}
+_APPROVED: tuple[SystemName, ...] = ("approved", "recall-approved")
+
+
+class RandomMemory(TranslationMemory):
+    """A memory that is not searched: each text is given entries by chance, the same every time."""
+
+    def __init__(self, path: str | Path, seed: int) -> None:
+        super().__init__(path)
+        self._seed = seed
+
+    @cached_property
+    def _entries(self) -> list[Entry]:
+        return list(self.entries())
+
+    def covering(self, text: str, limit: int = 8, before: str | None = None) -> list[Match]:
+        """Entries by chance, with the per cent that they truly have."""
+        draw = random.Random(f"{self._seed} {text}")
+        chosen = draw.sample(self._entries, min(limit, len(self._entries)))
+        tokens = split_tokens(text)
+        return [Match(entry, percentage(tokens, split_tokens(entry.src))) for entry in chosen]
+
+
+def memory_path(experiment: Experiment, name: str) -> Path:
+    """Where a memory lies."""
+    return experiment.out / "memories" / f"{name}-{_digest(experiment, name)[:8]}"
+
+
+def _digest(experiment: Experiment, name: str) -> str:
+    files = {"train": _config(experiment).data.train, "other": experiment.config.recall.other}
+    return fingerprint(files.get(name, CorpusFiles())) or "missing"
+
+
+def _config(experiment: Experiment) -> Config:
+    return experiment.job_config(experiment.jobs()[0])
+
+
+def write_memories(experiment: Experiment) -> None:
+    """Write the memories that are missing."""
+    config = _config(experiment)
+    languages = config.data.src_language, config.data.trg_language
+    asked = {_MEMORIES.get(system, "") for system in experiment.config.systems}
+    if any(job.base is not None for job in experiment.jobs()):
+        asked.add("train")  # recall is fitted with it
+    for name in sorted(asked - {""}):
+        path = memory_path(experiment, name)
+        if path.exists():
+            continue
+        say(f"preparing the memory {path}")
+        documents: Iterable[Document] = ()
+        if name == "train":
+            documents = open_corpus(config, "train")
+        elif name == "other":
+            documents = read_corpus(experiment.config.recall.other, *languages)
+        with MemoryWriter.build(path, *languages) as writer:
+            writer.add(documents, name)
+
+
+@contextmanager
+def open_knowledge(
+    experiment: Experiment, job: Job, documents: Sequence[Document]
+) -> Iterator[Knowledge]:
+    """What the system of a job knows while it translates the test set."""
+    references: list[dict[int, str]] = []
+    if job.system in _APPROVED:
+        references = [{t: pair.trg for t, pair in enumerate(d)} for d in documents]
+    memories: tuple[TranslationMemory, ...] = ()
+    with ExitStack() as stack:
+        if name := _MEMORIES.get(job.system):
+            path = memory_path(experiment, name)
+            is_random = job.system == "recall-random"
+            memory = RandomMemory(path, job.seed) if is_random else TranslationMemory.open(path)
+            memories = (stack.enter_context(memory),)
+        yield Knowledge(references, memories, rehearse=True)
+
+
+def best_matches(memory: TranslationMemory, documents: Iterable[Document]) -> list[Match | None]:
+    """The best match of each sentence of some documents; None where there is none."""
+    found: list[Match | None] = []
+    for document in documents:
+        texts = [pair.src for pair in document]
+        for matches in memory.search_all(texts, 1, ["", *texts[:-1]]):
+            found.append(matches[0] if matches else None)
+    return found
+
+
+def fit_run(experiment: Experiment, job: Job) -> None:
+    """Fit recall for the model of a job, where its training has not."""
+    run = Run(experiment.run(job))
+    if run.recall_file.exists():
+        return
+    with TranslationMemory.open(memory_path(experiment, "train")) as memory:
+        dev = open_corpus(experiment.job_config(job), "dev")
+        trained, _ = fit_model(load_model(run.directory), [memory], dev)
+    if trained.base_recall is not None:
+        save_recall(run, trained.base_recall, trained.document_recall)
