@@ -49,6 +49,9 @@ batch_tokens = 60
 
 [search]
 beam = 2
+
+[tm]
+fit = false
 """
 
 DOCUMENT_SETTINGS = [

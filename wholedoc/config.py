@@ -246,6 +246,8 @@ class SearchConfig:
 class MemoryConfig:
     """Recall from what people have translated: translation memories and approved sentences."""
 
+    fit: bool = True
+    """Learn to recall after the last stage, from the training set and the dev set."""
     keep: bool = False
     """Keep the training set in the run directory as a translation memory, which translating then
     recalls from."""

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from wholedoc.corpus.vocabulary import EOS
+
 WIDTH = 64  # numbers of a key
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
@@ -61,26 +63,28 @@ class Recalled(NamedTuple):
 
 
 class Recall(nn.Module):
-    """P(y) = (1 − λ_j) P_model(y) + λ_j q(y),  q(y) = Σ_{k: y'_k = y} p_k.
+    """P(y) = (1 − λ_j) P_model(y) + λ_j q(y),  q(y) = Σ_{k: y'_k = y} p_k / (1 − q_end).
 
     Ours: [recall].
 
         d_k = ‖A (r_j − r'_k)‖²
-        p_k = softmax_k(−τ d_k + β f_k + κ log P_model(y'_k) + δ [approved])
-        λ_j = σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q, log P_model(y*)))
+        p_k = softmax_k(−τ d_k + β f_k + δ [approved]),   q_end = Σ_{k: y'_k = </s>} p_k
+        λ_j = (1 − q_end) σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q,
+                                 log P_model(y*)))
 
     r_j and r'_k are what the output layer sees ([dec-out]); f_k is how well the source of the
-    cell's pair matches the sentence; y* is the word with the largest q. ``projection`` is A,
-    ``center`` a point in the middle of all r', ``scores`` are τ, β, κ, δ, ``gate`` is w. All of it
-    is fitted after training, when no weight of the model changes any more. Without cells λ is 0
-    exactly.
+    cell's pair matches the sentence; y* is the word with the largest q. Where the recalled pair
+    ends, the model decides whether the sentence does: pairs are shorter than what they are parts
+    of. ``projection`` is A, ``center`` a point in the middle of all r', ``scores`` are τ, β, δ,
+    ``gate`` is w. All of it is fitted after training, when no weight of the model changes any more.
+    Without cells λ is 0 exactly.
     """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.projection = nn.Parameter(torch.zeros(min(WIDTH, hidden), hidden))
         self.center = nn.Parameter(torch.zeros(hidden))
-        self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+        self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
         self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0]))
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
@@ -117,14 +121,17 @@ class Recall(nn.Module):
         cells: Cells,
     ) -> Recalled:
         """λ_j, q and p_k from the distances."""
-        tau, by_match, by_model, by_origin = self.scores
+        tau, by_match, by_origin = self.scores
         words = cells.words[:, None].expand_as(distances)
         known = cells.mask.any(dim=1)[:, None]  # (S, 1)
         padding = ~cells.mask & known  # of a sentence without cells, nothing is left out
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
-        energies = energies + by_model * log_types.gather(2, words) - tau * distances
+        energies = energies - tau * distances
         weights = torch.softmax(energies.masked_fill(padding[:, None], float("-inf")), dim=-1)
         types = torch.zeros_like(log_types).scatter_add(2, words, weights)
+        ends = (cells.types == EOS)[:, None]
+        going_on = (1 - (types * ends).sum(dim=-1)).clamp(min=0)  # 1 − q_end
+        types = types.masked_fill(ends, 0.0) / going_on.clamp(min=_SMALLEST)[:, :, None]
         nearest = distances.masked_fill(padding[:, None], float("inf")).amin(dim=-1)
         most, best = types.max(dim=-1)
         inputs = (
@@ -135,7 +142,7 @@ class Recall(nn.Module):
             log_types.gather(2, best[:, :, None])[:, :, 0],
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
-        return Recalled(gate * known, types * known[:, :, None], weights)
+        return Recalled(gate * going_on * known, types * known[:, :, None], weights)
 
     def mix(
         self,

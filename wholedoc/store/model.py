@@ -97,9 +97,11 @@ def load_recall(run: Run, config: ModelConfig) -> tuple[Recall | None, Recall | 
     return base, document
 
 
-def save_recall(run: Run, base: Recall, document: Recall | None) -> None:
-    """Write what :func:`load_recall` reads."""
-    save_weights(run.recall_file, _together(base, document))
+def save_recall(run: Run, trained: TrainedModel) -> None:
+    """Write what :func:`load_recall` reads; nothing where nothing was fitted."""
+    if trained.base_recall is not None:
+        together = _together(trained.base_recall, trained.document_recall)
+        save_weights(run.recall_file, together)
 
 
 def _together(base: Recall, document: Recall | None) -> nn.ModuleDict:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from wholedoc.config import Config, MemoryConfig
@@ -25,6 +25,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
 from wholedoc.decoding.known import Known, KnownPair, find_known
 from wholedoc.decoding.recall import EncodedPair, Recaller
 from wholedoc.decoding.scoring import SeenWords, of_words, see_words
+from wholedoc.kernels import Packing
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.model import TrainedModel
@@ -32,13 +33,14 @@ from wholedoc.store.run import Run
 from wholedoc.tm.memory import MemoryWriter, TranslationMemory
 from wholedoc.training.data import open_corpus
 
-_STEPS = 30  # of LBFGS, at most
+_STEPS = 50  # of LBFGS, at most
 _PROJECTED = 2000  # known pairs from whose features the projection is learned
-_SENTENCES = 400  # of the dev set, about so many
+_SENTENCES = 1000  # of the dev set, about so many
+_NEAREST = 32  # cells of a word
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
 _PENALTY = 1e-4  # on the squares of the fitted numbers
-_START = (1.0, 1.0, 0.2, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2)  # of scores and gate
+_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2)  # of scores and gate
 
 
 class Fit(NamedTuple):
@@ -52,13 +54,15 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Sentences that were read, with the distances of their words to the cells they know."""
+class _Words:
+    """Words of references, each with its nearest cells and what the model says of them.
 
-    distances: Float[Tensor, "sent word cell"]
+    Each word stands as a sentence of one word: the cells of two words are not the same.
+    """
+
+    distances: Float[Tensor, "word 1 cell"]
     seen: SeenWords
-    words: Int[Tensor, "sent word"]
-    mask: Bool[Tensor, "sent word"]
+    words: Int[Tensor, "word 1"]
     cells: Cells
 
 
@@ -86,8 +90,8 @@ def fit_recall(
         else:
             recall.load_state_dict(projection.state_dict())
         recaller = Recaller(model, recall, vocabularies)  # its name is made from the projection
-        batches = [b for known in conditions for b in _read(recaller, pairs, known)]
-    return recall, _maximise(recall, batches)
+        parts = [part for known in conditions for part in _read(recaller, pairs, known)]
+    return recall, _maximise(recall, parts)
 
 
 def learn_projection(features: Float[Tensor, "word hidden"], recall: Recall) -> None:
@@ -106,7 +110,7 @@ def learn_projection(features: Float[Tensor, "word hidden"], recall: Recall) -> 
     recall.projection.copy_(scale * directions.T)
 
 
-def _read(recaller: Recaller, pairs: Sequence[EncodedPair], known: Known) -> Iterator[_Batch]:
+def _read(recaller: Recaller, pairs: Sequence[EncodedPair], known: Known) -> Iterator[_Words]:
     """Read the references of all sentences that know something."""
     model, device = recaller.model, recaller.recall.projection.device
     chosen = [i for i, found in enumerate(known) if found and pairs[i].trg]
@@ -119,22 +123,50 @@ def _read(recaller: Recaller, pairs: Sequence[EncodedPair], known: Known) -> Ite
         words = pad([[*pairs[i].trg, EOS] for i in batch])[0].to(device)
         decoded = model(src, src_lengths, trg_in)
         cells = recaller.cells([known[i] for i in batch], cells_of)
-        if cells is None:
-            continue
-        steps = words.shape[1]
-        seen = see_words(model, decoded, words, cells.types).pad(decoded.packing, steps)
-        features = decoded.packing.pad(decoded.packed_features, steps)
-        mask = decoded.packing.pad(torch.ones_like(decoded.packed_features[:, :1]), steps) > 0
-        distances = recaller.recall.distances(features, cells)
-        yield _Batch(distances, seen, words, mask[:, :, 0], cells)
+        if cells is not None:
+            seen = see_words(model, decoded, words, cells.types)
+            features = decoded.packing.pad(decoded.packed_features, words.shape[1])
+            distances = recaller.recall.distances(features, cells)
+            yield _nearest(distances, seen, words, cells, decoded.packing)
 
 
-def _maximise(recall: Recall, batches: Sequence[_Batch]) -> Fit:
+def _nearest(
+    distances: Float[Tensor, "sent word cell"],
+    seen: SeenWords,
+    words: Int[Tensor, "sent word"],
+    cells: Cells,
+    packing: Packing,
+) -> _Words:
+    """The nearest cells of each packed word: those farther away weigh next to nothing."""
+    rows, places = packing.rows, packing.places
+    far = distances.masked_fill(~cells.mask[:, None], math.inf)[rows, places]
+    nearest = far.topk(min(_NEAREST, far.shape[1]), dim=1, largest=False)
+    chosen = nearest.indices  # (N, M)
+    types = cells.words[rows].gather(1, chosen)
+    tokens = cells.types[rows].gather(1, types)
+    # Of several cells with one word, the first stands for it.
+    first = (tokens[:, :, None] == tokens[:, None]).int().argmax(dim=2)
+    near = Cells(
+        cells.keys.new_zeros(*chosen.shape, 0),
+        first,
+        cells.match[rows].gather(1, chosen),
+        cells.approved[rows].gather(1, chosen),
+        torch.isfinite(nearest.values),
+        tokens,
+    )
+    own, surest = seen.own[:, None], seen.surest[:, None]
+    at = SeenWords(own, surest, seen.types.gather(1, types)[:, None])
+    return _Words(
+        nearest.values[:, None].nan_to_num(posinf=0.0), at, words[rows, places][:, None], near
+    )
+
+
+def _maximise(recall: Recall, parts: Sequence[_Words]) -> Fit:
     """Fit scores and gate by LBFGS, in units in which distances are about 1."""
-    words = sum(int(batch.mask.sum()) for batch in batches)
+    words = sum(len(part.words) for part in parts)
     if not words:
         return Fit(0, math.nan, math.nan)
-    unit = float(torch.cat([_nearest(batch) for batch in batches]).median().clamp(min=1e-6))
+    unit = float(torch.cat([part.distances[:, 0, 0] for part in parts]).median().clamp(min=1e-6))
     fitted = Recall(recall.projection.shape[1]).double().to(recall.projection.device)
     fitted.scores.data.copy_(fitted.scores.new_tensor(_START[0]))
     fitted.gate.data.copy_(fitted.gate.new_tensor(_START[1]))
@@ -144,10 +176,10 @@ def _maximise(recall: Recall, batches: Sequence[_Batch]) -> Fit:
     def close() -> float:
         optimiser.zero_grad()
         loss = 0.0
-        for batch in batches:  # one after the other: all graphs at once would fill the memory
-            part = -_log_likelihood(fitted, batch, unit) / words
-            part.backward()  # type: ignore[no-untyped-call]
-            loss += part.item()
+        for part in parts:  # one after the other: all graphs at once would fill the memory
+            nats = -_log_likelihood(fitted, part, unit) / words
+            nats.backward()  # type: ignore[no-untyped-call]
+            loss += nats.item()
         penalty = _PENALTY * torch.stack([p.square().sum() for p in parameters]).sum()
         penalty.backward()  # type: ignore[no-untyped-call]
         return loss + penalty.item()
@@ -157,24 +189,18 @@ def _maximise(recall: Recall, batches: Sequence[_Batch]) -> Fit:
         recall.scores.copy_(fitted.scores)
         recall.scores[0] /= unit
         recall.gate.copy_(fitted.gate)
-        after = math.fsum(_log_likelihood(fitted, batch, unit).item() for batch in batches)
-    before = math.fsum(batch.seen.own[batch.mask].double().sum().item() for batch in batches)
+        after = math.fsum(_log_likelihood(fitted, part, unit).item() for part in parts)
+    before = math.fsum(part.seen.own.double().sum().item() for part in parts)
     return Fit(words, math.exp(-before / words), math.exp(-after / words))
 
 
-def _log_likelihood(recall: Recall, batch: _Batch, unit: float) -> Float[Tensor, ""]:
-    """Of the references of a batch, in double precision."""
-    seen = SeenWords(*(part.double() for part in batch.seen))
-    match, approved = batch.cells.match.double(), batch.cells.approved.double()
-    cells = replace(batch.cells, match=match, approved=approved)
-    recalled = recall.weigh(batch.distances.double() / unit, seen.types, seen.surest, cells)
-    return of_words(recalled, seen, batch.words, cells)[batch.mask].sum()
-
-
-def _nearest(batch: _Batch) -> Float[Tensor, " word"]:
-    """How far the nearest cell of each word is."""
-    padding = ~batch.cells.mask[:, None]
-    return batch.distances.masked_fill(padding, math.inf).amin(dim=-1)[batch.mask]
+def _log_likelihood(recall: Recall, part: _Words, unit: float) -> Float[Tensor, ""]:
+    """Of some words, in double precision."""
+    seen = SeenWords(*(values.double() for values in part.seen))
+    match, approved = part.cells.match.double(), part.cells.approved.double()
+    cells = replace(part.cells, match=match, approved=approved)
+    recalled = recall.weigh(part.distances.double() / unit, seen.types, seen.surest, cells)
+    return of_words(recalled, seen, part.words, cells).sum()
 
 
 # A whole run.
@@ -235,17 +261,16 @@ def _sample(documents: list[Document]) -> list[Document]:
 def _conditions(
     documents: Sequence[Document], memories: Sequence[TranslationMemory], limits: MemoryConfig
 ) -> list[Known]:
-    """What the sentences know: memories alone, approved sentences before alone, both."""
-    nothing = replace(limits, pairs=0), replace(limits, approved=0)
-    conditions: list[Known] = []
-    for chosen in (nothing[1], nothing[0], limits):
-        known: list[list[KnownPair]] = []
-        for document in documents:
-            texts = [pair.src for pair in document]
-            approved = {t: pair.trg for t, pair in enumerate(document)}
-            known += find_known(texts, memories, approved, chosen, rehearse=True)
-        conditions.append(known)
-    return conditions
+    """What the sentences know: memories alone, the approved sentences before alone, both."""
+    remembered: list[list[KnownPair]] = []
+    approved: list[list[KnownPair]] = []
+    for document in documents:
+        texts = [pair.src for pair in document]
+        references = {t: pair.trg for t, pair in enumerate(document)}
+        remembered += find_known(texts, memories, {}, limits)
+        approved += find_known(texts, (), references, limits, rehearse=True)
+    both = [[*first, *second] for first, second in zip(remembered, approved, strict=True)]
+    return [remembered, approved, both]
 
 
 def prepare_memory(trained: TrainedModel, memory: TranslationMemory) -> None:

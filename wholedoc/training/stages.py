@@ -4,10 +4,12 @@
 1   the sentence model
 1½  its translations of the training documents, for the target memory
 2   the document model, all of it
+then, with all weights as they are, how to recall what people have translated
 
 Stages 0 and 1 do not need each other; stage 1 goes first, as it is of use by itself.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,12 +31,13 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
-from wholedoc.store.model import choose_device, load_sentence_vectors
+from wholedoc.store.model import choose_device, load_model, load_sentence_vectors, save_recall
 from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
 from wholedoc.training.loop import RunLog, flush_denormals, train_stage
 from wholedoc.training.objective import DocumentSet, Rows
+from wholedoc.training.recall import fit_model, prepare_memory, training_memory
 from wholedoc.training.reuse import Reuse
 from wholedoc.training.tasks import (
     Corpora,
@@ -88,12 +91,13 @@ class _Training:
         sentences = self.run.load_corpus(sentence_set(self.config))
         sentence_model = self._train_sentence_model((sentences, corpora[1]))
         self._learn_lexicon()
-        if not self.config.model.reads_document:
-            return
-        if self.config.model.reads_source:
-            for direction in DIRECTIONS:
-                self._train_language_model(direction, corpora)
-        self._train_document_model(corpora, sentence_model)
+        if self.config.model.reads_document:
+            if self.config.model.reads_source:
+                for direction in DIRECTIONS:
+                    self._train_language_model(direction, corpora)
+            self._train_document_model(corpora, sentence_model)
+        if self.group.leads:
+            self._fit_recall()
 
     def _train(self, task: Task) -> None:
         log = RunLog(self.run.directory, self.config.tensorboard and self.group.leads)
@@ -147,6 +151,28 @@ class _Training:
         model.to(self.device)
         sampler = self._sampler()
         self._train(document_task(model, train, dev, config.stage2, config.seed, sampler))
+
+    def _fit_recall(self) -> None:
+        """Learn to recall what people have translated; keep the training set if that is asked."""
+        config, run = self.config, self.run
+        if not config.tm.fit or (
+            run.recall_file.exists() and run.memory.exists() >= config.tm.keep
+        ):
+            return
+        say("learning to recall known pairs")
+        begun = time.monotonic()
+        with training_memory(config, run) as memory:
+            trained, fits = fit_model(
+                load_model(run.directory), [memory], open_corpus(config, "dev")
+            )
+            save_recall(run, trained)
+            if config.tm.keep:
+                prepare_memory(trained, memory)
+        seconds = time.monotonic() - begun
+        for name, fit in zip(("stage1", "stage2"), fits, strict=False):
+            figures = {"words": fit.words, "dev_perplexity": fit.before, "with_recall": fit.after}
+            RunLog(run.directory).write("recall", name, seconds=seconds, **figures)
+            say(f"{name}: perplexity {fit.before:.2f} dev, {fit.after:.2f} with recall")
 
     def _sampler(self) -> Sampler | None:
         """What translates dev sentences after each epoch, where that is asked for."""
