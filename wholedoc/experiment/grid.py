@@ -150,9 +150,7 @@ class Job:
     @property
     def parts(self) -> frozenset[str]:
         """The parts it shares with other jobs: made by the first of them, reused by the others."""
-        if self.base is not None:
-            return frozenset({f"recall-{self.trained.name}"} - {"recall-" * (self.system == "copy")})
-        if self.system == "longer":
+        if self.base is not None or self.system == "longer":
             return frozenset()
         kind = f"{'larger-' if self.larger else ''}{self.seed}"
         parts = {f"stage1-{kind}"}
@@ -211,6 +209,8 @@ class Experiment:
         elif job.larger:
             corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
         settings = [*_settings(self.config.set), *_settings(corpora, "data."), f"seed={job.seed}"]
+        bases = {self.config.base_of(system) for system in self.config.systems}
+        settings.append(f"tm.fit={json.dumps(job.system in bases and not job.larger)}")
         if job.system in MEMORY_SYSTEMS:
             memory, _, fusion = job.system.partition("-")
             settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
@@ -272,7 +272,7 @@ def _check_grid(config: ExperimentConfig, where: str) -> None:
             "add it: every table compares with it, and the others begin with its weights",
         ),
         (
-            bool(keys & {"seed", "model.memory", "model.fusion", "model.context"}),
+            bool(keys & {"seed", "model.memory", "model.fusion", "model.context", "tm.fit"}),
             "[set] holds what tells the systems apart",
             "choose with seeds = [...] and systems = [...]",
         ),

@@ -23,12 +23,9 @@ from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.decoding.translator import Knowledge
 from wholedoc.experiment.grid import Experiment, Job, SystemName
 from wholedoc.progress import say
-from wholedoc.store.model import load_model, save_recall
-from wholedoc.store.run import Run
 from wholedoc.tm.matching import percentage, split_tokens
 from wholedoc.tm.memory import Entry, Match, MemoryWriter, TranslationMemory
 from wholedoc.training.data import open_corpus
-from wholedoc.training.recall import fit_model
 
 _MEMORIES: dict[SystemName, str] = {
     "copy": "train",
@@ -54,7 +51,7 @@ class RandomMemory(TranslationMemory):
     def _entries(self) -> list[Entry]:
         return list(self.entries())
 
-    def covering(self, text: str, limit: int = 8, before: str | None = None) -> list[Match]:
+    def covering(self, text: str, limit: int = 8, before: str | None = None) -> list[Match]:  # noqa: ARG002
         """Entries by chance, with the per cent that they truly have."""
         draw = random.Random(f"{self._seed} {text}")
         chosen = draw.sample(self._entries, min(limit, len(self._entries)))
@@ -81,8 +78,6 @@ def write_memories(experiment: Experiment) -> None:
     config = _config(experiment)
     languages = config.data.src_language, config.data.trg_language
     asked = {_MEMORIES.get(system, "") for system in experiment.config.systems}
-    if any(job.base is not None for job in experiment.jobs()):
-        asked.add("train")  # recall is fitted with it
     for name in sorted(asked - {""}):
         path = memory_path(experiment, name)
         if path.exists():
@@ -123,15 +118,3 @@ def best_matches(memory: TranslationMemory, documents: Iterable[Document]) -> li
         for matches in memory.search_all(texts, 1, ["", *texts[:-1]]):
             found.append(matches[0] if matches else None)
     return found
-
-
-def fit_run(experiment: Experiment, job: Job) -> None:
-    """Fit recall for the model of a job, where its training has not."""
-    run = Run(experiment.run(job))
-    if run.recall_file.exists():
-        return
-    with TranslationMemory.open(memory_path(experiment, "train")) as memory:
-        dev = open_corpus(experiment.job_config(job), "dev")
-        trained, _ = fit_model(load_model(run.directory), [memory], dev)
-    if trained.base_recall is not None:
-        save_recall(run, trained.base_recall, trained.document_recall)

@@ -32,7 +32,6 @@ from wholedoc.errors import UserError
 from wholedoc.experiment.grid import MEMORY_SYSTEMS, Experiment, Job
 from wholedoc.experiment.recalling import (
     best_matches,
-    fit_run,
     memory_path,
     open_knowledge,
     write_memories,
@@ -240,8 +239,6 @@ def run_job(experiment: Experiment, name: str) -> None:
         config = experiment.job_config(job)
         if job.base is None:
             train(config, experiment.run(job))
-        elif job.system != "copy":
-            fit_run(experiment, job)
         say("translating the test set")
         files = ResultFiles(experiment.test(job))
         files.directory.mkdir(exist_ok=True)
