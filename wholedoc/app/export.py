@@ -13,20 +13,20 @@ from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.model import load_model
 from wholedoc.store.run import Run, format_toml, language_stage
 from wholedoc.store.shortlist import learn_shortlist, write_shortlist
+from wholedoc.tm.memory import copy_memory
 
 
-def export_model(model: Path, out: Path, translations: int, frequent: int) -> None:
+def export_model(
+    model: Path, out: Path, translations: int, frequent: int, *, with_memory: bool = False
+) -> None:
     """Write a model for serving: weights in 8 bits, vocabularies, configuration, shortlist.
 
+    The translation memory of the run, people's text, is copied only where that is asked for.
     For the last two arguments see :func:`wholedoc.store.lexicon.learn_shortlist`. ``out``
     appears when it is complete.
     """
     run, unfinished = Run(model), out.with_name(f"{out.name}.part")
-    if run.is_export:
-        fix = "copy it, or export the run that it was made from"
-        raise UserError("is an export already", where=str(model), fix=fix)
-    if out.exists():
-        raise UserError("exists already", where=str(out), fix="choose another place, or remove it")
+    _check(run, out, with_memory)
     trained = load_model(model)
     sizes = len(trained.src_vocabulary), len(trained.trg_vocabulary)
     corpus = run.load_corpus("stage1" if run.data("stage1").exists() else "train")
@@ -44,12 +44,27 @@ def export_model(model: Path, out: Path, translations: int, frequent: int) -> No
                 if found is not None:
                     save_weights(made.stage(stage).best, found, int8=True)
             write_shortlist(made.shortlist_file, shortlist)
-            for file in (*run.vocabulary_files(), run.lexicon_file):
+            for file in (*run.vocabulary_files(), run.lexicon_file, run.recall_file):
                 if file.exists():
                     shutil.copyfile(file, unfinished / file.name)
+            if with_memory:
+                copy_memory(run.memory, made.memory)
             made_by = {"wholedoc": wholedoc.__version__, "format": 1}
             write_atomically(made.export_file, json.dumps(made_by) + "\n")
             write_atomically(made.config_file, format_toml(trained.config.to_dict()))
             unfinished.rename(out)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _check(run: Run, out: Path, with_memory: bool) -> None:
+    """Refuse what cannot be exported, before anything is loaded."""
+    where = str(run.directory)
+    if run.is_export:
+        fix = "copy it, or export the run that it was made from"
+        raise UserError("is an export already", where=where, fix=fix)
+    if out.exists():
+        raise UserError("exists already", where=str(out), fix="choose another place, or remove it")
+    if with_memory and not run.memory.exists():
+        fix = "leave --with-memory out, or train with --set tm.keep=true"
+        raise UserError("keeps no translation memory", where=where, fix=fix)

@@ -6,19 +6,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.documents import GROUP_SENTENCES, group_documents
 from wholedoc.corpus.readers import SourceDocument, SourceText
+from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
 from wholedoc.files import name_file
 from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:  # outputs are checked before torch is loaded
     from wholedoc.decoding.results import TranslatedDocument, Translation
-    from wholedoc.decoding.translator import Translator
+    from wholedoc.decoding.translator import Knowledge, Translator
+    from wholedoc.tm.memory import TranslationMemory
 
 
 def translate_lines(
@@ -28,25 +31,33 @@ def translate_lines(
     config: SearchConfig,
     nbest: int = 1,
     keep: "Callable[[SourceDocument, TranslatedDocument], None] | None" = None,
+    known: "KnownLines | None" = None,
 ) -> None:
     """Write one line per line read; lines that mark a boundary are copied.
 
     With ``nbest`` above 1 each line becomes that many, ``index ||| text ||| log P ||| score``.
     What is translated is written at once, so an interruption loses little: at most a thousand
     sentences, or one document for a model that reads documents whole. ``keep`` is given every
-    document, whole, with its translations.
+    document, whole, with its translations. ``known`` is what people have translated.
     """
+    known = known or KnownLines()
     written = 0
     in_pieces: list[int] = []
     rounds = 1 + config.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
-        whole = translator.reads_documents or keep is not None
+        whole = translator.reads_documents or keep is not None or bool(known.approved)
         documents = source.documents if whole else _pieces(source.documents)
         groups = group_documents(documents, lambda document: len(document.sentences))
         for group in [source.documents] if config.shuffle_memory else groups:
             texts = [[text for _, text in document.sentences] for document in group]
             translated = translator.translate_documents(
-                texts, config, nbest, bar.advance, measure=keep is not None
+                texts,
+                config,
+                nbest,
+                bar.advance,
+                measure=keep is not None,
+                known=known.of(group),
+                explain=keep is not None,
             )
             lines = {}
             for document, result in zip(group, translated, strict=True):
@@ -67,6 +78,37 @@ def translate_lines(
             f"translated in pieces of at most {config.piece_tokens} tokens, as too long for one "
             f"sentence: {len(in_pieces):,} of {len(source.lines):,} lines (line {some})"
         )
+
+
+@dataclass(frozen=True)
+class KnownLines:
+    """What people have translated, beside an input of lines."""
+
+    memories: "tuple[TranslationMemory, ...]" = ()
+    approved: Sequence[str] = ()
+    """A line for each line of the input, empty where nothing is approved; or none at all."""
+
+    def of(self, documents: Sequence[SourceDocument]) -> "Knowledge":
+        """What is known for some documents of the input."""
+        from wholedoc.decoding.translator import Knowledge
+
+        approved: list[dict[int, str]] = []
+        for document in documents if self.approved else ():
+            lines = [self.approved[index] for index, _ in document.sentences]
+            approved.append({t: line for t, line in enumerate(lines) if line.strip()})
+        return Knowledge(approved, self.memories)
+
+
+def read_approved(path: str, source: SourceText) -> list[str]:
+    """Approved translations, line by line with an input."""
+    lines = list(read_lines(Path(path)))
+    if len(lines) != len(source.lines):
+        raise UserError(
+            f"has {len(lines):,} lines, but the input has {len(source.lines):,}",
+            where=path,
+            fix="give a line for each line of the input, empty where nothing is approved",
+        )
+    return lines
 
 
 @contextmanager

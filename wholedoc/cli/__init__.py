@@ -63,7 +63,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     *(train.export, train.experiment, train.demo),
 )
 _MEMORY_COMMANDS: tuple[Callable[..., None], ...] = (
-    *(tm.build, tm.add, tm.search, tm.stats, tm.remove),
+    *(tm.build, tm.add, tm.search, tm.stats, tm.remove, tm.fit),
 )
 _EXAMPLES = """
 stats --src train.et --trg train.en --doc train.doc
@@ -76,6 +76,7 @@ train my.toml --run runs/both --set model.memory=both --set model.fusion=output
 translate runs/my news.et -o news.en
 translate runs/my news.et --doc news.doc --passes 2 --explain news.html
 translate runs/my --beam 5 --nbest 3 < news.et
+translate runs/my news.et --tm handbook --approved news.approved -o news.en
 score runs/my test.et test.en --doc test.doc
 score runs/my --contrastive pronouns.jsonl --json
 evaluate --ref test.en --doc test.doc --sys base=base.en --sys both=both.en
@@ -97,6 +98,7 @@ tm search handbook "Press it again." --before "Press the red button."
 tm stats handbook
 tm remove handbook --origin approved.tmx
 tm remove handbook --document chapter-3
+tm fit runs/my --tm handbook
 """
 memories = typer.Typer(
     name="tm",

@@ -1,4 +1,4 @@
-"""Commands for translation memories: ``tm build``, ``add``, ``search``, ``stats``, ``remove``."""
+"""Commands for translation memories: ``tm build add search stats remove fit``."""
 
 import dataclasses
 import time
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Option
 
-from wholedoc.cli.options import DocOption, JsonFlag, print_result
-from wholedoc.config import CorpusFiles
+from wholedoc.cli.options import DocOption, JsonFlag, ModelArgument, print_result
+from wholedoc.config import CorpusFiles, load_model_config
+from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
@@ -198,3 +199,54 @@ def _format_matches(matches: "list[Match]") -> str:
         f"{f', {match.entry.count:,} times' if match.entry.count > 1 else ''}"
         for match in matches
     )
+
+
+def fit(
+    model: ModelArgument,
+    memories: Annotated[
+        list[Path] | None,
+        Option("--tm", metavar="TM", help="A memory; any number. Else the model's own."),
+    ] = None,
+    src: Annotated[str, Option(help="Source side of a dev set; else that of the run.")] = "",
+    trg: Annotated[str, Option(help="Its target side.")] = "",
+    doc: DocOption = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Learn how a model recalls from given memories, on a dev set, and read them for it.
+
+    No weight of the model changes. Reading a memory once makes translating with it faster.
+    """
+    config = load_model_config(model)
+    data = config.data
+    files = CorpusFiles(src, trg, doc) if src else data.dev
+    if not files.src:
+        fix = "name one with --src and --trg"
+        raise UserError("the model names no dev set", where=model, fix=fix)
+    dev = read_corpus(files, data.src_language, data.trg_language)
+
+    from wholedoc.store.model import load_model, save_recall
+    from wholedoc.store.run import Run
+    from wholedoc.tm.memory import TranslationMemory
+    from wholedoc.training.recall import fit_model, prepare_memory
+
+    run = Run(Path(model))
+    chosen = memories or ([run.memory] if run.memory.exists() else [])
+    if not chosen:
+        fix = "name one with --tm, or train with --set tm.keep=true"
+        raise UserError("the model has no memory of its own", where=model, fix=fix)
+    opened = [TranslationMemory.open(path) for path in chosen]
+    for memory in opened:
+        memory.check_languages(data.src_language, data.trg_language)
+    trained, fits = fit_model(load_model(model), opened, dev)
+    save_recall(run, trained)
+    for memory in opened:
+        say(f"reading {memory.path}: {len(memory):,} entries")
+        prepare_memory(trained, memory)
+    values = {
+        name: found._asdict() for name, found in zip(("stage1", "stage2"), fits, strict=False)
+    }
+    lines = [
+        f"{name}: perplexity {found['before']:.2f} dev, {found['after']:.2f} with recall"
+        for name, found in values.items()
+    ]
+    print_result("\n".join(lines), values, as_json)

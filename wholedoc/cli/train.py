@@ -64,6 +64,10 @@ def export(
     frequent: Annotated[
         int, Option(help="Shortlist: frequent target words for every sentence.", min=1)
     ] = 200,
+    with_memory: Annotated[
+        bool,
+        Option("--with-memory", help="Copy the run's translation memory too: people's text."),
+    ] = False,
 ) -> None:
     """Write a trained model for serving: small, and fast on CPUs; translate with it as with a run.
 
@@ -74,7 +78,7 @@ def export(
 
     from wholedoc.app.export import export_model
 
-    export_model(model, out, translations, frequent)
+    export_model(model, out, translations, frequent, with_memory=with_memory)
     print_result(str(out))
 
 

@@ -1,18 +1,32 @@
 """The command ``translate``."""
 
 import dataclasses
+import io
+import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from typer import Argument, Option
 
-from wholedoc.app.lines import check_output, open_output, translate_lines
+from wholedoc.app.lines import (
+    KnownLines,
+    check_output,
+    open_output,
+    read_approved,
+    translate_lines,
+    write_lines,
+)
 from wholedoc.cli.options import DocOption, ModelArgument, given_options
 from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
-from wholedoc.corpus.readers import read_source_lines
+from wholedoc.corpus.readers import SourceDocument, read_source_lines
 from wholedoc.errors import UserError
 from wholedoc.progress import say
+
+if TYPE_CHECKING:
+    from wholedoc.app.explain import Explanation
+    from wholedoc.decoding.results import TranslatedDocument
 
 
 def _of_model(text: str, least: int | None = None) -> Any:
@@ -53,10 +67,23 @@ def translate(
     int8: Annotated[
         bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")
     ] = False,
+    memories: Annotated[
+        list[Path] | None,
+        Option("--tm", metavar="TM", help="Recall from a translation memory; any number."),
+    ] = None,
+    no_tm: Annotated[
+        bool, Option("--no-tm", help="Do not recall from the model's own memory.")
+    ] = False,
+    approved: Annotated[
+        str, Option(help="Approved translations, line by line; empty where there are none.")
+    ] = "",
+    as_json: Annotated[
+        bool, Option("--json", help="Print one JSON object per document instead of lines.")
+    ] = False,
 ) -> None:
     """Translate text, line by line: one line out for each line in."""
     sources = inputs or ["-"]
-    places = _check_places(sources, output, doc, explain)
+    places = _check_places(sources, output, {"--doc": doc, "--approved": approved}, explain)
     given = given_options(
         beam=beam,
         passes=passes,
@@ -72,11 +99,13 @@ def translate(
         what = "does not go with shuffled memory, where sentences read another document"
         raise UserError(what, where="--explain", fix="leave one out")
     texts = [read_source_lines(sys.stdin.buffer if s == "-" else s, doc) for s in sources]
+    given_lines = read_approved(approved, texts[0]) if approved else ()
 
     from wholedoc.app.explain import Explanation
     from wholedoc.decoding.translator import Translator
 
-    translator = Translator.load(model, int8=int8)
+    translator = Translator.load(model, int8=int8, own_memory=not no_tm)
+    known = KnownLines(translator.open_memories(memories or []), given_lines)
     if given.get("replace_unknown") == "lexicon" and not translator.trained.lexicon:
         fix = "use copy instead of lexicon"
         raise UserError(f"{model} has no lexicon", where="--replace-unknown", fix=fix)
@@ -88,17 +117,36 @@ def translate(
         if translator.reads_documents:
             say(f"{name}: {text.summary}")
         with open_output(place) as stream:
-            translate_lines(translator, text, stream, search, nbest, page.add if page else None)
+            keep = _Keep(page, stream if as_json else None)
+            lines = io.StringIO() if as_json else stream
+            wanted = keep if page or as_json else None
+            translate_lines(translator, text, lines, search, nbest, wanted, known)
     if page and explain:
         page.write(explain)
 
 
+@dataclass(frozen=True)
+class _Keep:
+    """What becomes of each translated document beside its lines: a page, JSON, or both."""
+
+    page: "Explanation | None"
+    json: TextIO | None
+
+    def __call__(self, document: SourceDocument, translated: "TranslatedDocument") -> None:
+        """Take one more document."""
+        if self.page is not None:
+            self.page.add(document, translated)
+        if self.json is not None:
+            values = {"document": document.name, **translated.to_dict()}
+            write_lines(self.json, [json.dumps(values, ensure_ascii=False)])
+
+
 def _check_places(
-    sources: list[str], output: Path | None, doc: str, explain: Path | None
+    sources: list[str], output: Path | None, beside: dict[str, str], explain: Path | None
 ) -> list[Path | None]:
     """Where each input's translation goes, after a check that all outputs can be written."""
     several = len(sources) > 1
-    for option, value in (("--doc", doc), ("--explain", explain)):
+    for option, value in (*beside.items(), ("--explain", explain)):
         if value and several:
             raise UserError("goes with one input", where=option, fix="translate them one by one")
     names = [Path(source).name for source in sources]
@@ -109,9 +157,9 @@ def _check_places(
         what = "translations and page would be written to one file"
         raise UserError(what, where=str(explain), fix="choose another place with --explain")
     places = [output / name if output and several else output for name in names]
-    check_output(explain, [*sources, doc], "--explain")
+    check_output(explain, [*sources, *beside.values()], "--explain")
     for place in places:
-        check_output(place, [*sources, doc])
+        check_output(place, [*sources, *beside.values()])
     return places
 
 

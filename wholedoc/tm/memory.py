@@ -27,6 +27,7 @@ from wholedoc.tm.matching import (
 from wholedoc.tm.writer import MAX_CHARACTERS, last_id
 from wholedoc.tm.writer import AddCounts as AddCounts
 from wholedoc.tm.writer import MemoryWriter as MemoryWriter
+from wholedoc.tm.writer import copy_memory as copy_memory
 
 _PAGE = 1000  # entries that are read together
 _COVERING = 100  # candidates among which those are chosen that cover a text together

@@ -398,6 +398,12 @@ class MemoryWriter:
         return self._database.execute(found, (key,)).fetchone()[0]
 
 
+def copy_memory(source: Path, target: Path) -> None:
+    """Copy a memory whole, while nobody writes to it."""
+    with MemoryWriter.open(source), name_failure(target):
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(LOCK_NAME, "*.lock", "*-shm"))
+
+
 def last_id(database: sqlite3.Connection) -> int:
     """The highest id that an entry ever had; ids are never used again."""
     found = "SELECT seq FROM sqlite_sequence WHERE name = 'entries'"

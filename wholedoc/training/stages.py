@@ -155,16 +155,14 @@ class _Training:
     def _fit_recall(self) -> None:
         """Learn to recall what people have translated; keep the training set if that is asked."""
         config, run = self.config, self.run
-        if not config.tm.fit or (
-            run.recall_file.exists() and run.memory.exists() >= config.tm.keep
-        ):
+        has_memory = run.memory.exists() or not config.tm.keep
+        if not config.tm.fit or (run.recall_file.exists() and has_memory):
             return
         say("learning to recall known pairs")
         begun = time.monotonic()
         with training_memory(config, run) as memory:
-            trained, fits = fit_model(
-                load_model(run.directory), [memory], open_corpus(config, "dev")
-            )
+            dev = open_corpus(config, "dev")
+            trained, fits = fit_model(load_model(run.directory), [memory], dev)
             save_recall(run, trained)
             if config.tm.keep:
                 prepare_memory(trained, memory)
