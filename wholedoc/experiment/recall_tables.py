@@ -16,7 +16,11 @@ from wholedoc.rendering.tables import Cell, Row, Table, mark_best, number_cell
 from wholedoc.tm.memory import TranslationMemory
 
 _CONTROLS: tuple[SystemName, ...] = ("recall-other", "recall-random", "recall-empty")
-_DOCUMENTS: tuple[SystemName, ...] = ("both-context", "both-output")
+_ORDER: tuple[SystemName, ...] = (
+    *(BASELINE, "longer", "copy", "recall", "approved", "recall-approved"),
+    *("both-context", "both-context-recall", "both-output", "both-output-recall"),
+    *_CONTROLS,
+)
 _DRAWN: tuple[SystemName, ...] = ("recall", "approved", "recall-approved")
 
 
@@ -26,9 +30,8 @@ class RecallTables:
     def __init__(self, make: CellMaker) -> None:
         self._make = make
         asked = make.config.systems
-        kept = [s for s in (BASELINE, *RECALL_SYSTEMS, *_DOCUMENTS) if s in asked]
-        recalled = {make.config.base_of(system) for system in asked}
-        self._systems = [s for s in kept if s not in _DOCUMENTS or s in recalled]
+        bases = {BASELINE, *(make.config.base_of(system) for system in asked)}
+        self._systems = [s for s in _ORDER if s in asked and (s in RECALL_SYSTEMS or s in bases)]
         self._base = make.config.recall.base
 
     def blocks(self) -> list[Table | Figure]:

@@ -280,8 +280,8 @@ def count_systems(
                     system: list(islice(arrays, len(seeds))) for system, seeds in systems.items()
                 }
                 counted.append(_Counted(metric, by_system))
-                found = set.intersection(*(set(counted[-1].values(system)) for system in systems))
-                empty = [score for score in make.names if score not in found]
+                found = [set(counted[-1].values(system)) for system in systems]
+                empty = [score for score in make.names if not all(score in each for each in found)]
                 missing |= dict.fromkeys(empty, "there is nothing to count")
             bar.advance(1, words)
     return AllCounts(data, counted, missing)
