@@ -133,7 +133,7 @@ REFUSED = [
     ("[synth]\ntrain = 0", "synth.train: must be at least 1"),
     ("[synth]\n[larger]\ndocuments = 3\nsrc = 'x'", "does not go with larger.src"),
     ("seeds = ", "not valid TOML"),
-    ("[recall]\nbase = 'more'", "did you mean 's-nmt'? choices: s-nmt, longer"),
+    ("[recall]\nbase = 'more'", "is not a choice; choices: s-nmt, longer"),
     ("systems = ['s-nmt', 'both-context-recall']", "but not both-context, whose model it takes"),
     ("systems = ['s-nmt', 'recall']\n[recall]\nbase = 'longer'", "recall, but not longer, whose"),
     ("[set.tm]\nfit = true", "choose with seeds = [...] and systems = [...]"),
