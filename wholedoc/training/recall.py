@@ -35,7 +35,7 @@ from wholedoc.training.data import open_corpus
 
 _STEPS = 50  # of LBFGS, at most
 _PROJECTED = 2000  # known pairs from whose features the projection is learned
-_SENTENCES = 1000  # of the dev set, about so many
+_SENTENCES = 500  # of the dev set, about so many
 _NEAREST = 32  # cells of a word
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
