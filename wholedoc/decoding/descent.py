@@ -129,7 +129,7 @@ class _CoordinateDescent:
         ``readings`` are those of all, the approved ones included, which stay as they are.
         """
         device = self.system.device
-        found = [[d.approved[t]] if t in d.approved else [] for d, t in places]
+        found = [[document.approved[t]] if t in document.approved else [] for document, t in places]
         chosen = np.array([i for i, given in enumerate(found) if not given], dtype=np.int64)
         sentences = [places[i][0].sentences[places[i][1]] for i in chosen]
         known = [places[i][0].known_of(places[i][1]) for i in chosen]

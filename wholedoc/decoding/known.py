@@ -1,12 +1,14 @@
 """Known pairs: what people have translated and a sentence under translation may recall."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wholedoc.config import MemoryConfig
-from wholedoc.tm.matching import percentage, split_tokens
-from wholedoc.tm.memory import Entry, TranslationMemory
+from wholedoc.tm.matching import cover, encode_tokens, percentage, split_tokens
+from wholedoc.tm.memory import Match, TranslationMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,8 @@ class KnownPair:
     trg: str
     score: int
     """Per cent, as translators know it; 101 with the same sentence before it."""
+    coverage: float
+    """How much of the sentence its source has, from 0 to 1; telling words count for more."""
     document: str
     place: int
     """Its place in that document."""
@@ -39,10 +43,21 @@ class KnownPair:
         return self.src, self.trg
 
     @classmethod
-    def from_memory(cls, memory: TranslationMemory, entry: Entry, score: int) -> "KnownPair":
+    def from_memory(cls, memory: TranslationMemory, match: Match) -> "KnownPair":
         """A match of a translation memory."""
-        where = entry.document, entry.place, entry.origin, entry.date
-        return cls(entry.src, entry.trg, score, *where, memory.path, entry.id)
+        entry = match.entry
+        return cls(
+            entry.src,
+            entry.trg,
+            match.score,
+            match.coverage,
+            entry.document,
+            entry.place,
+            entry.origin,
+            entry.date,
+            memory.path,
+            entry.id,
+        )
 
 
 Known = Sequence[Sequence[KnownPair]]
@@ -65,34 +80,42 @@ def find_known(
     for memory in memories if limits.pairs else ():
         matches = memory.covering_all(texts, limits.pairs, befores)
         for pairs, of_sentence in zip(found, matches, strict=True):
-            pairs += [KnownPair.from_memory(memory, m.entry, m.score) for m in of_sentence]
+            pairs += [KnownPair.from_memory(memory, match) for match in of_sentence]
     if len(memories) > 1:
         found = [_best(pairs, limits.pairs) for pairs in found]
     if approved and limits.approved:
-        tokens = [split_tokens(text) for text in texts]
+        document = _Document(texts)
         for t, pairs in enumerate(found):
-            visible = {u: text for u, text in approved.items() if u < t} if rehearse else approved
-            pairs += _nearest(t, texts, tokens, visible, limits.approved)
+            places = [u for u in approved if u != t and (u < t or not rehearse)]
+            pairs += [
+                KnownPair(texts[u], approved[u], document.match(t, u), coverage, "", u, "")
+                for u, coverage in document.choose(t, places, limits.approved)
+            ]
     return found
 
 
 def _best(pairs: list[KnownPair], count: int) -> list[KnownPair]:
     """Of what several memories have, the best; the same pair once."""
-    distinct = {pair.key: pair for pair in sorted(pairs, key=lambda pair: pair.score)}
-    return sorted(distinct.values(), key=lambda pair: -pair.score)[:count]
+    distinct = {pair.key: pair for pair in sorted(pairs, key=lambda pair: pair.coverage)}
+    return sorted(distinct.values(), key=lambda pair: -pair.coverage)[:count]
 
 
-def _nearest(
-    t: int,
-    texts: Sequence[str],
-    tokens: Sequence[list[str]],
-    approved: Mapping[int, str],
-    limit: int,
-) -> list[KnownPair]:
-    """The approved sentences that cover sentence ``t`` best."""
-    places = [u for u in approved if u != t]
-    scored = [(percentage(tokens[t], tokens[u]), -abs(t - u), u) for u in places]
-    return [
-        KnownPair(texts[u], approved[u], score, "", u, "")
-        for score, _, u in sorted(scored, reverse=True)[:limit]
-    ]
+class _Document:
+    """The sentences of a document, compared with each other."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.tokens = [split_tokens(text) for text in texts]
+        self.codes = [encode_tokens(tokens) for tokens in self.tokens]
+        seen = Counter(code for each in self.codes for code in set(each))
+        self.worth = {code: math.log(1 + len(texts) / count) for code, count in seen.items()}
+
+    def match(self, t: int, u: int) -> int:
+        """How like two sentences are, in per cent."""
+        return percentage(self.tokens[t], self.tokens[u])
+
+    def choose(self, t: int, places: Sequence[int], limit: int) -> list[tuple[int, float]]:
+        """Of some places, those whose sentences cover sentence ``t``, and how much of it."""
+        if not places or not self.codes[t]:
+            return []
+        coverage = cover(self.codes[t], [self.codes[u] for u in places], self.worth)
+        return [(places[n], coverage.shares[n]) for n in coverage.choose(limit)]

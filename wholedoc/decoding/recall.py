@@ -194,7 +194,7 @@ class CellRow(NamedTuple):
         tokens = np.concatenate([np.zeros(0, np.int64), *parts])
         places = np.concatenate([np.zeros(0, np.int64), *(np.arange(n) for n in lengths)])
         of_pair = np.repeat(np.arange(len(pairs)), lengths)
-        match = np.array([min(pair.score, 100) / 100 for pair in pairs], dtype=np.float32)
+        match = np.array([pair.coverage for pair in pairs], dtype=np.float32)
         approved = np.array([pair.approved for pair in pairs], dtype=np.float32)
         kept = (tokens != UNK).nonzero()[0][:_MOST_CELLS]
         types, words = np.unique(tokens[kept], return_inverse=True)

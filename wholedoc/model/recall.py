@@ -30,7 +30,7 @@ class Cells:
     words: Int[Tensor, "sent cell"]
     """y'_k, as its place among the ``types`` of the sentence."""
     match: Float[Tensor, "sent cell"]
-    """f_k: how well the pair's source matches the sentence, from 0 to 1."""
+    """f_k: how much of the sentence the pair's source has, from 0 to 1."""
     approved: Float[Tensor, "sent cell"]
     """1 where the pair is of the same document, else 0."""
     mask: Bool[Tensor, "sent cell"]
@@ -70,10 +70,10 @@ class Recall(nn.Module):
         d_k = ‖A (r_j − r'_k)‖²
         p_k = softmax_k(−τ d_k + β f_k + δ [approved]),   q_end = Σ_{k: y'_k = </s>} p_k
         λ_j = (1 − q_end) σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q,
-                                 log P_model(y*)))
+                                 log P_model(y*), max f))
 
-    r_j and r'_k are what the output layer sees ([dec-out]); f_k is how well the source of the
-    cell's pair matches the sentence; y* is the word with the largest q. Where the recalled pair
+    r_j and r'_k are what the output layer sees ([dec-out]); f_k is how much of the sentence the
+    source of the cell's pair has; y* is the word with the largest q. Where the recalled pair
     ends, the model decides whether the sentence does: pairs are shorter than what they are parts
     of. ``projection`` is A, ``center`` a point in the middle of all r', ``scores`` are τ, β, δ,
     ``gate`` is w. All of it is fitted after training, when no weight of the model changes any more.
@@ -85,7 +85,7 @@ class Recall(nn.Module):
         self.projection = nn.Parameter(torch.zeros(min(WIDTH, hidden), hidden))
         self.center = nn.Parameter(torch.zeros(hidden))
         self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
-        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0]))
+        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0, 0.0]))
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
         """A (r − c)."""
@@ -140,6 +140,7 @@ class Recall(nn.Module):
             _logit(surest),
             _logit(most),
             log_types.gather(2, best[:, :, None])[:, :, 0],
+            (cells.match * cells.mask).amax(dim=1)[:, None].expand_as(most),
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
         return Recalled(gate * going_on * known, types * known[:, :, None], weights)

@@ -3,14 +3,18 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 
 EXACT = 100
 IN_CONTEXT = 101
 """An exact match whose segment before it is the same, too."""
+LEAST_COVERAGE = 0.1
+"""A segment with less of a text, by worth, has nothing to do with it."""
 _COVERED = 0.4  # what a word is still worth after a segment that has it was chosen
 _LENGTH = 8  # tokens that every segment counts as more than it has
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -46,28 +50,51 @@ def percentage(a: Sequence[str], b: Sequence[str]) -> int:
     return EXACT * (longest - Levenshtein.distance(a, b)) // longest
 
 
-def choose_covering(
-    text: str, segments: Sequence[str], worth: Mapping[str, float], limit: int
-) -> list[int]:
-    """Segments that together have the tokens of a text: their places, the most telling first.
+class Coverage(NamedTuple):
+    """Which tokens of a text some segments have."""
 
-    All are given as :func:`encode_tokens` makes them. Each is the one with the largest Σ_w worth(w)
-    · min(its count of w, the text's) · 0.4^(times w was covered already) / √(8 + its length).
-    """
+    shared: npt.NDArray[np.float32]
+    """(segment, type of token): how often both have it, the text and the segment."""
+    lengths: npt.NDArray[np.float32]
+    """Tokens of each segment."""
+    worths: npt.NDArray[np.float32]
+    """How telling each type is."""
+    whole: float
+    """What all tokens of the text are worth."""
+
+    @property
+    def shares(self) -> list[float]:
+        """How much of the text each segment has, by worth, from 0 to 1."""
+        found: list[float] = (self.shared @ self.worths / max(self.whole, 1e-6)).tolist()
+        return found
+
+    def choose(self, limit: int) -> list[int]:
+        """Segments that together have the tokens of the text: their places, best first.
+
+        Each is the one with the largest Σ_w worth(w) · shared count of w · 0.4^(times w was covered
+        already) / √(8 + length); one that has a tenth of the text or less is no help.
+        """
+        gains = self.shared / np.sqrt(_LENGTH + self.lengths)[:, None]
+        gains[np.array(self.shares, dtype=np.float32) < LEAST_COVERAGE] = 0
+        left = self.worths.copy()
+        chosen: list[int] = []
+        while len(chosen) < min(limit, len(gains)):
+            values = gains @ left
+            best = int(values.argmax())
+            if values[best] <= 0:
+                break
+            chosen.append(best)
+            gains[best] = 0
+            left[self.shared[best] > 0] *= _COVERED
+        return chosen
+
+
+def cover(text: str, segments: Sequence[str], worth: Mapping[str, float]) -> Coverage:
+    """How far segments have the tokens of a text; all as :func:`encode_tokens` makes them."""
     types = list(dict.fromkeys(text))
     counts = np.array([[segment.count(w) for w in types] for segment in segments], dtype=np.float32)
-    counts = counts.reshape(len(segments), len(types))
-    shared = np.minimum(counts, np.array([text.count(w) for w in types], dtype=np.float32))
+    wanted = np.array([text.count(w) for w in types], dtype=np.float32)
+    shared = np.minimum(counts.reshape(len(segments), len(types)), wanted)
     lengths = np.array([len(segment) for segment in segments], dtype=np.float32)
-    gains = shared / np.sqrt(_LENGTH + lengths)[:, None]
-    left = np.array([worth[w] for w in types], dtype=np.float32)
-    chosen: list[int] = []
-    while len(chosen) < min(limit, len(segments)):
-        values = gains @ left
-        best = int(values.argmax())
-        if values[best] <= 0:
-            break
-        chosen.append(best)
-        gains[best] = 0
-        left[shared[best] > 0] *= _COVERED
-    return chosen
+    worths = np.array([worth[w] for w in types], dtype=np.float32)
+    return Coverage(shared, lengths, worths, float(wanted @ worths))

@@ -19,7 +19,8 @@ from wholedoc.tm.index import CANDIDATES, IndexReader
 from wholedoc.tm.matching import (
     EXACT,
     IN_CONTEXT,
-    choose_covering,
+    Coverage,
+    cover,
     encode_tokens,
     percentage,
     split_tokens,
@@ -67,6 +68,8 @@ class Match:
     entry: Entry
     score: int
     """Per cent; 100 the same tokens, 101 the same segment before it, too."""
+    coverage: float = 0.0
+    """How much of the text it has, from 0 to 1, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +175,31 @@ class TranslationMemory:
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
         if not tokens or limit < 1:
             return []
-        code = encode_tokens(tokens)
         with self._guard, name_damage(self.path):
             database = self._database()
             encoded = self._encoded(database, text, tokens, _COVERING)
-            ids = list(encoded)
-            worth = dict(zip(code, self._index.worth(tokens), strict=True))
-            places = choose_covering(code, list(encoded.values()), worth, limit)
-            chosen = [ids[place] for place in places]
+            ids, coverage = list(encoded), self._cover(tokens, list(encoded.values()))
+            shares = dict(zip(ids, coverage.shares, strict=True))
+            chosen = [ids[place] for place in coverage.choose(limit)]
             details = self._details(database, chosen, before)
         found = {entry.id: (entry, same) for entry, same in details}
         matches = []
         for entry, same in (found[number] for number in chosen if number in found):
             score = percentage(tokens, split_tokens(entry.src))
-            matches.append(Match(entry, IN_CONTEXT if same and score == EXACT else score))
+            score = IN_CONTEXT if same and score == EXACT else score
+            matches.append(Match(entry, score, shares[entry.id]))
         return matches
+
+    def coverage(self, text: str, sources: Sequence[str]) -> list[float]:
+        """How much of a text other segments have, from 0 to 1; telling words count for more."""
+        with self._guard, name_damage(self.path):
+            self._database()
+            encoded = [encode_tokens(split_tokens(src)) for src in sources]
+            return self._cover(split_tokens(text), encoded).shares
+
+    def _cover(self, tokens: Sequence[str], encoded: Sequence[str]) -> Coverage:
+        code = encode_tokens(tokens)
+        return cover(code, encoded, dict(zip(code, self._index.worth(tokens), strict=True)))
 
     def covering_all(
         self,

@@ -35,12 +35,12 @@ from wholedoc.training.data import open_corpus
 
 _STEPS = 50  # of LBFGS, at most
 _PROJECTED = 2000  # known pairs from whose features the projection is learned
-_SENTENCES = 1000  # of the dev set, about so many
+_SENTENCES = 500  # of the dev set, about so many
 _NEAREST = 32  # cells of a word
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
 _PENALTY = 1e-4  # on the squares of the fitted numbers
-_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2)  # of scores and gate
+_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2, 1.0)  # of scores and gate
 
 
 class Fit(NamedTuple):
@@ -270,7 +270,25 @@ def _conditions(
         remembered += find_known(texts, memories, {}, limits)
         approved += find_known(texts, (), references, limits, rehearse=True)
     both = [[*first, *second] for first, second in zip(remembered, approved, strict=True)]
-    return [remembered, approved, both]
+    texts = [pair.src for document in documents for pair in document]
+    return [remembered, approved, both, _strangers(texts, remembered, memories)]
+
+
+def _strangers(
+    texts: Sequence[str],
+    known: Sequence[Sequence[KnownPair]],
+    memories: Sequence[TranslationMemory],
+) -> list[list[KnownPair]]:
+    """What sentences far away know: pairs that have nothing to do with a sentence.
+
+    From them the gate learns to stay closed.
+    """
+    found = []
+    for t, text in enumerate(texts):
+        pairs = known[(t + len(texts) // 2) % len(texts)]
+        shares = memories[0].coverage(text, [pair.src for pair in pairs]) if pairs else []
+        found.append([replace(p, coverage=c) for p, c in zip(pairs, shares, strict=True)])
+    return found
 
 
 def prepare_memory(trained: TrainedModel, memory: TranslationMemory) -> None:
