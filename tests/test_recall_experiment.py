@@ -10,6 +10,7 @@ from rapidfuzz.distance import Levenshtein
 from test_experiment import TINY, table, texts, write
 
 from wholedoc.corpus.documents import Document, SentencePair
+from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.translator import Translator
 from wholedoc.experiment.grid import Experiment, Job, load_experiment
 from wholedoc.experiment.recalling import RandomMemory, best_matches, memory_path, open_knowledge
@@ -114,6 +115,8 @@ def test_random_pairs_are_real_and_the_same_every_time(memory: Path) -> None:
     for match in known.covering(text, 100):
         assert match.entry == entries[match.entry.id]
         assert match.score == (100 if match.entry.src == text else 50)
+        assert (match.coverage == pytest.approx(1)) == (match.entry.src == text)
+    assert known.covering("", 8) == []
 
 
 def test_best_matches_see_the_sentence_before(memory: Path) -> None:
@@ -127,7 +130,7 @@ def test_best_matches_see_the_sentence_before(memory: Path) -> None:
     assert found[1].entry.trg == "Wort1"
 
 
-def known_of(results: Results, system: str) -> list[Sequence[str]]:
+def known_of(results: Results, system: str) -> list[Sequence[KnownPair]]:
     """The known pairs of all sentences of the test set."""
     experiment = results.experiment
     (job,) = [job for job in experiment.jobs() if job.system == system]
@@ -137,20 +140,21 @@ def known_of(results: Results, system: str) -> list[Sequence[str]]:
     with open_knowledge(experiment, job, documents) as known:
         found = translator.translate_documents(sources, known=known)
     assert [line for d in found for line in d.sentences] == lines_of(results, system)
-    return [[pair.src for pair in pairs] for document in found for pairs in document.known]
+    return [pairs for document in found for pairs in document.known]
 
 
 def test_what_is_approved_stands_before(results: Results) -> None:
     for system, memories in (("approved", 0), ("recall-approved", 8)):
-        found = iter(known_of(results, system))
+        found, helped = iter(known_of(results, system)), 0
         for document in results.documents:
             for t in range(len(document)):
                 pairs = next(found)
-                before = [pair.src for pair in document.pairs[:t]]
-                approved = pairs[len(pairs) - min(t, 16) :]
-                assert len(pairs) - len(approved) <= memories
-                assert (len(pairs) > len(approved)) == bool(memories)
-                assert set(approved) <= set(before)
+                approved = [pair for pair in pairs if pair.approved]
+                assert all(pair.place < t for pair in approved)
+                assert all(pair.trg == document.pairs[pair.place].trg for pair in approved)
+                assert 0 < len(pairs) - len(approved) <= memories or not memories
+                helped += bool(approved)
+        assert helped > len(results.references) / 2  # they have a word in common with one before
 
 
 def test_what_the_memories_hold(finished: Experiment, results: Results) -> None:

@@ -52,11 +52,17 @@ class RandomMemory(TranslationMemory):
         return list(self.entries())
 
     def covering(self, text: str, limit: int = 8, before: str | None = None) -> list[Match]:  # noqa: ARG002
-        """Entries by chance, with the per cent that they truly have."""
+        """Entries by chance, with the match and the coverage that they truly have."""
+        tokens = split_tokens(text)
+        if not tokens:
+            return []
         draw = random.Random(f"{self._seed} {text}")
         chosen = draw.sample(self._entries, min(limit, len(self._entries)))
-        tokens = split_tokens(text)
-        return [Match(entry, percentage(tokens, split_tokens(entry.src))) for entry in chosen]
+        shares = self.coverage(text, [entry.src for entry in chosen])
+        return [
+            Match(entry, percentage(tokens, split_tokens(entry.src)), share)
+            for entry, share in zip(chosen, shares, strict=True)
+        ]
 
 
 def memory_path(experiment: Experiment, name: str) -> Path:
