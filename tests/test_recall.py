@@ -77,7 +77,7 @@ def recall_by_hand(
         sum(a * (r - c) for a, r, c in zip(row, feature, center, strict=True)) for row in projection
     ]
     real = [k for k in range(cells.mask.shape[1]) if bool(cells.mask[sentence, k])]
-    if not real:
+    if not real or max(float(cells.match[sentence, k]) for k in real) < 0.25:
         return model
     distances, energies, values = [], [], []
     for k in real:

@@ -18,7 +18,7 @@ from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
 from wholedoc.decoding.known import KnownPair, find_known
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.recall import Recaller
-from wholedoc.decoding.recollection import RecalledWord, join_words, recollect
+from wholedoc.decoding.recollection import RecalledWord, copied_words, join_words, recollect
 from wholedoc.decoding.results import (
     ScoredDocument,
     Task,
@@ -81,6 +81,8 @@ class _Prepared:
     """Of each sentence."""
     known: list[list[KnownPair]]
     """Of each sentence."""
+    given: Mapping[int, str]
+    """Translations that stay as they are, by the places of their sentences."""
 
     @property
     def counts(self) -> list[int]:
@@ -101,16 +103,17 @@ class _Prepared:
     @property
     def fixed(self) -> dict[int, str]:
         """The translations that stay as they are, by the places of their pieces."""
-        owners = [
-            place for place, pieces in zip(self.places, self.pieces, strict=True) for _ in pieces
-        ]
-        given = {} if self.task.rehearse else self.task.approved
-        return {i: given[place] for i, place in enumerate(owners) if place in given}
+        found, first = {}, 0
+        for place, pieces in zip(self.places, self.pieces, strict=True):
+            if place in self.given:
+                found[first] = self.given[place]
+            first += len(pieces)
+        return found
 
     def select(self, places: Sequence[int]) -> "_Prepared":
         """Some sentences of a whole document."""
         pieces, known = [self.pieces[t] for t in places], [self.known[t] for t in places]
-        return _Prepared(self.task, list(places), pieces, known)
+        return _Prepared(self.task, list(places), pieces, known, self.given)
 
 
 class Translator:
@@ -272,12 +275,15 @@ class Translator:
 
     def _prepare(self, task: Task) -> "_Prepared":
         """Split and encode a document, and find what its sentences know."""
-        fixed = {} if task.rehearse else task.approved
+        known, exact = self._find_known(task), self.config.tm.exact
+        given = {t: p[0].trg for t, p in enumerate(known) if exact and p and p[0].exact}
+        if not task.rehearse:
+            given |= task.approved
         pieces = [
-            self._whole(text, task.config) if t in fixed else self._pieces(text, task.config)
+            self._whole(text, task.config) if t in given else self._pieces(text, task.config)
             for t, text in enumerate(task.sentences)
         ]
-        return _Prepared(task, list(range(len(pieces))), pieces, self._find_known(task))
+        return _Prepared(task, list(range(len(pieces))), pieces, known, given)
 
     def _find_known(self, task: Task) -> list[list[KnownPair]]:
         """What the sentences of a document know; nothing where the model cannot recall."""
@@ -440,9 +446,11 @@ class Translator:
         )
         owners = [t for t, count in enumerate(prepared.counts) for _ in range(count)]
         for i, (t, found) in enumerate(zip(owners, tokens, strict=True)):
-            if i not in prepared.fixed:
+            if prepared.places[t] not in prepared.given:
                 names = self.trg_vocabulary.to_tokens(document.tokens[i])
                 words[t] += join_words(found, names, prepared.known[t], self.trg_vocabulary)
+            elif prepared.places[t] not in prepared.task.approved:
+                words[t] = copied_words(prepared.known[t][0].trg)
         return words
 
     def _joined(
