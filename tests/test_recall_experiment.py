@@ -13,16 +13,22 @@ from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.translator import Translator
 from wholedoc.experiment.grid import Experiment, Job, load_experiment
-from wholedoc.experiment.recalling import RandomMemory, best_matches, memory_path, open_knowledge
+from wholedoc.experiment.recalling import (
+    RandomMemory,
+    beside_match,
+    best_matches,
+    memory_path,
+    open_knowledge,
+)
 from wholedoc.experiment.report import Report, build_report, format_html
-from wholedoc.experiment.results import Results, load_results, read_documents
+from wholedoc.experiment.results import Results, load_results, read_documents, read_lines
 from wholedoc.experiment.runner import run_experiment
 from wholedoc.metrics.scores import corpus_bleu
 from wholedoc.rendering.charts import Figure
 from wholedoc.tm.memory import MemoryWriter, TranslationMemory
 
 SYSTEMS = (
-    *("s-nmt", "longer", "copy", "recall", "approved", "recall-approved"),
+    *("s-nmt", "longer", "fuzzy", "copy", "recall", "approved", "recall-approved"),
     *("both-context", "both-context-recall", "recall-other", "recall-random", "recall-empty"),
 )
 
@@ -68,7 +74,7 @@ def test_what_stands_on_what(tmp_path: Path) -> None:
     toml = recall_toml(tmp_path, "longer")
     experiment = load_experiment(write(tmp_path / "e.toml", toml), tmp_path / "out")
     jobs = {job.name: job for job in experiment.jobs()}
-    assert list(jobs)[:2] == ["s-nmt-1", "longer-1"]
+    assert list(jobs)[:3] == ["s-nmt-1", "longer-1", "fuzzy-1"]
     assert jobs["longer-1"].needs == ""
     assert jobs["recall-1"].needs == jobs["copy-1"].needs == "longer-1"
     assert jobs["both-context-recall-1"].needs == "both-context-1"
@@ -180,7 +186,7 @@ def read_train(experiment: Experiment) -> list[Document]:
 
 def test_models_are_trained_once(finished: Experiment) -> None:
     runs = {path.name for path in (finished.out / "runs").iterdir()}
-    assert runs == {"s-nmt-1", "longer-1", "both-context-1"}
+    assert runs == {"s-nmt-1", "longer-1", "fuzzy-1", "both-context-1"}
     fitted = {path.parent.name for path in finished.out.glob("runs/*/recall.safetensors")}
     assert fitted == {"s-nmt-1", "both-context-1"}
 
@@ -211,13 +217,42 @@ def test_copies_are_targets_of_the_training_set(finished: Experiment, results: R
     assert all(run.figures.perplexity for job, run in results.runs.items() if job.system != "copy")
 
 
+def test_matches_stand_beside_their_sources(finished: Experiment, results: Results) -> None:
+    folder = finished.fuzzy_corpus
+    pairs = {pair.src: pair.trg for document in read_train(finished) for pair in document}
+    for name in ("train", "dev", "test"):
+        sources, targets = (read_lines(folder / f"{name}.{side}") for side in ("src", "trg"))
+        assert len(sources) == len(targets) == len(read_lines(folder / f"{name}.doc"))
+        beside = [line.split(" ‖ ") for line in sources]
+        assert {found[1] for found in beside if len(found) == 2} <= set(pairs.values())
+        assert 0 < sum(len(found) == 2 for found in beside) < len(beside)
+    assert [found[0] for found in beside] == results.sources
+    assert targets == results.references
+    config = finished.job_config(Job("fuzzy", 1))
+    assert config.data.test.src == str(folder / "test.src")
+    assert config.data.max_words == 0
+    assert config.stage1 == results.config.stage1
+
+
+def test_a_pair_never_stands_beside_itself(tmp_path: Path) -> None:
+    pairs = [SentencePair("a b c d", "A B"), SentencePair("a b c e", "A C"), SentencePair("x", "X")]
+    with MemoryWriter.build(tmp_path / "memory") as writer:
+        writer.add([Document("d", tuple(pairs))], "d")
+    with TranslationMemory.open(tmp_path / "memory") as memory:
+        own = [beside_match(memory, pair, own=True) for pair in pairs]
+        others = [beside_match(memory, pair, own=False) for pair in pairs]
+        assert beside_match(memory, SentencePair("a q r s", ""), own=False) == "a q r s"  # 25 %
+    assert own == ["a b c d ‖ A C", "a b c e ‖ A B", "x"]
+    assert others == ["a b c d ‖ A B", "a b c e ‖ A C", "x ‖ X"]
+
+
 # The report.
 
 
 def test_the_tables_of_recall(report: Report, results: Results) -> None:
     rows = texts(report, "What people have translated")
-    labels = ["S-NMT", "S-NMT, four times the epochs", "copy of the best match", "+recall"]
-    assert list(rows)[:4] == labels
+    labels = ["S-NMT", "S-NMT, four times the epochs", "copy of the best match"]
+    assert list(rows)[:3] == labels
     assert len(rows) == len(SYSTEMS)
     assert (
         rows["+recall"][0]

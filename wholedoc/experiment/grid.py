@@ -34,6 +34,7 @@ SystemName = Literal[
     "prevtrg",
     "more",
     "longer",
+    "fuzzy",
     "copy",
     "recall",
     "approved",
@@ -55,6 +56,7 @@ _DOCUMENT_BASES: dict[SystemName, SystemName] = {
     "both-context-recall": "both-context",
     "both-output-recall": "both-output",
 }
+_TRAINED: tuple[SystemName, ...] = ("longer", "fuzzy")  # sentence models of their own
 _LONGER = 4  # times as many epochs of stage 1
 
 
@@ -112,7 +114,7 @@ class ExperimentConfig:
 
     def base_of(self, system: SystemName) -> SystemName | None:
         """The system whose model another one translates with; None where it has its own."""
-        if system not in RECALL_SYSTEMS or system == "longer":
+        if system not in RECALL_SYSTEMS or system in _TRAINED:
             return None
         return _DOCUMENT_BASES.get(system, self.recall.base)
 
@@ -144,14 +146,14 @@ class Job:
         or the one whose model it translates with."""
         if self.base is not None:
             return self.trained.name
-        first = self.system in (BASELINE, "longer")
+        first = self.system in (BASELINE, *_TRAINED)
         return "" if first else Job(BASELINE, self.seed, self.larger).name
 
     @property
     def parts(self) -> frozenset[str]:
         """The parts it shares with other jobs: made by the first of them, reused by the others."""
-        if self.base is not None or self.system == "longer":
-            return frozenset()
+        if self.base is not None or self.system in _TRAINED:
+            return frozenset({"fuzzy"} & {self.system})
         kind = f"{'larger-' if self.larger else ''}{self.seed}"
         parts = {f"stage1-{kind}"}
         memory = self.system.partition("-")[0]
@@ -179,6 +181,11 @@ class Experiment:
         """Where the further documents of the artificial corpus are written."""
         return self.out / "larger"
 
+    @property
+    def fuzzy_corpus(self) -> Path:
+        """Where the corpus with best matches beside its sources is written."""
+        return self.out / "fuzzy"
+
     def run(self, job: Job) -> Path:
         """The run directory of a job: its own, or that of the job whose model it takes."""
         return self.out / "runs" / job.trained.name
@@ -200,15 +207,8 @@ class Experiment:
     def job_config(self, job: Job) -> Config:
         """The whole configuration of a job: what all have in common, and what tells it apart."""
         job = job.trained
-        corpora: dict[str, Any] = {}
-        more = self.config.larger
-        if self.config.synth:
-            corpora = {split: _synth_files(self.corpus, split) for split in SPLITS}
-        if job.larger and more.documents:
-            corpora["extra"] = _synth_files(self.larger_corpus, "train")
-        elif job.larger:
-            corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
-        settings = [*_settings(self.config.set), *_settings(corpora, "data."), f"seed={job.seed}"]
+        corpora = _settings(self._corpora(job), "data.")
+        settings = [*_settings(self.config.set), *corpora, f"seed={job.seed}"]
         bases = {self.config.base_of(system) for system in self.config.systems}
         settings.append(f"tm.fit={json.dumps(job.system in bases and not job.larger)}")
         if job.system in MEMORY_SYSTEMS:
@@ -217,13 +217,28 @@ class Experiment:
         elif job.system == "longer":
             epochs = load_config(self.config.config, settings).stage1.epochs
             settings.append(f"stage1.epochs={_LONGER * epochs}")
-        elif job.system != BASELINE:
+        elif job.system not in (BASELINE, "fuzzy"):
             settings.append(f"model.context={job.system}")
         return load_config(self.config.config, settings)
 
+    def _corpora(self, job: Job) -> dict[str, Any]:
+        """What a job reads beside the corpora that the configuration names, or in their place."""
+        corpora: dict[str, Any] = {}
+        more = self.config.larger
+        if self.config.synth:
+            corpora = {split: _written_files(self.corpus, split) for split in SPLITS}
+        if job.larger and more.documents:
+            corpora["extra"] = _written_files(self.larger_corpus, "train")
+        elif job.larger:
+            corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
+        if job.system == "fuzzy":  # filtered before its sources became longer
+            corpora = {split: _written_files(self.fuzzy_corpus, split) for split in SPLITS}
+            corpora |= {"min_sentences": 1, "max_words": 0, "max_ratio": 0.0}
+        return corpora
 
-def _synth_files(directory: Path, split: str) -> dict[str, str]:
-    """One split of an artificial corpus, as :class:`CorpusFiles` names it."""
+
+def _written_files(directory: Path, split: str) -> dict[str, str]:
+    """One split of a corpus that an experiment has written, as :class:`CorpusFiles` names it."""
     return {side: str(directory / f"{split}.{side}") for side in ("src", "trg", "doc")}
 
 

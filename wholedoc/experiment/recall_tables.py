@@ -17,7 +17,7 @@ from wholedoc.tm.memory import TranslationMemory
 
 _CONTROLS: tuple[SystemName, ...] = ("recall-other", "recall-random", "recall-empty")
 _ORDER: tuple[SystemName, ...] = (
-    *(BASELINE, "longer", "copy", "recall", "approved", "recall-approved"),
+    *(BASELINE, "longer", "copy", "fuzzy", "recall", "approved", "recall-approved"),
     *("both-context", "both-context-recall", "both-output", "both-output-recall"),
     *_CONTROLS,
 )

@@ -11,6 +11,7 @@ They train nothing: each translates with the model of another system. The memori
 as many as recall reads, with their true match, from the same domain. What it lacks is the search.
 """
 
+import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,10 +19,12 @@ from functools import cached_property
 from pathlib import Path
 
 from wholedoc.config import Config, CorpusFiles
-from wholedoc.corpus.documents import Document
+from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.decoding.translator import Knowledge
 from wholedoc.experiment.grid import Experiment, Job, SystemName
+from wholedoc.experiment.results import write_lines
+from wholedoc.files import write_atomically
 from wholedoc.progress import say
 from wholedoc.tm.matching import percentage, split_tokens
 from wholedoc.tm.memory import Entry, Match, MemoryWriter, TranslationMemory
@@ -37,6 +40,10 @@ _MEMORIES: dict[SystemName, str] = {
     "recall-random": "train",
     "recall-empty": "empty",
 }
+_SEPARATOR = " ‖ "  # between a source and the target of its best match
+_MATCHES = 2  # one of them may be the pair itself
+_LEAST = 50  # per cent of a match that is put beside a source
+_SETS = ("train", "dev", "test")
 _APPROVED: tuple[SystemName, ...] = ("approved", "recall-approved")
 
 
@@ -84,6 +91,8 @@ def write_memories(experiment: Experiment) -> None:
     config = _config(experiment)
     languages = config.data.src_language, config.data.trg_language
     asked = {_MEMORIES.get(system, "") for system in experiment.config.systems}
+    if "fuzzy" in experiment.config.systems:
+        asked.add("train")
     for name in sorted(asked - {""}):
         path = memory_path(experiment, name)
         if path.exists():
@@ -124,3 +133,39 @@ def best_matches(memory: TranslationMemory, documents: Iterable[Document]) -> li
         for matches in memory.search_all(texts, 1, ["", *texts[:-1]]):
             found.append(matches[0] if matches else None)
     return found
+
+
+def write_fuzzy(experiment: Experiment) -> None:
+    """Write the corpora with the target of each source's best match beside it (``fuzzy``).
+
+    Bulté and Tezcan (ACL 2019): source ‖ target of the best match of at least 50 per cent, of the
+    training set as a memory; a pair never stands beside itself.
+    """
+    config, directory = _config(experiment), experiment.fuzzy_corpus
+    made_from = json.dumps({name: fingerprint(getattr(config.data, name)) for name in _SETS})
+    stamp = directory / "made-from.json"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == made_from:
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    with TranslationMemory.open(memory_path(experiment, "train")) as memory:
+        for name in _SETS:
+            say(f"searching the best matches of {name}")
+            lines: dict[str, list[str]] = {"src": [], "trg": [], "doc": []}
+            for number, document in enumerate(open_corpus(config, name)):
+                for pair in document:
+                    lines["src"].append(beside_match(memory, pair, own=name == "train"))
+                    lines["trg"].append(pair.trg)
+                    lines["doc"].append(f"d{number}")
+            for side, found in lines.items():
+                write_lines(directory / f"{name}.{side}", found)
+    write_atomically(stamp, made_from)
+
+
+def beside_match(memory: TranslationMemory, pair: SentencePair, *, own: bool) -> str:
+    """A source with the target of its best match; where the memory has the pair as its ``own``,
+    with that of the next best."""
+    for match in memory.search(pair.src, _MATCHES, least=_LEAST):
+        entry = match.entry
+        if not own or (entry.src, entry.trg) != (pair.src, pair.trg):
+            return f"{pair.src}{_SEPARATOR}{' '.join(entry.trg.split())}"
+    return pair.src

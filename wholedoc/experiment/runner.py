@@ -34,6 +34,7 @@ from wholedoc.experiment.recalling import (
     best_matches,
     memory_path,
     open_knowledge,
+    write_fuzzy,
     write_memories,
 )
 from wholedoc.experiment.results import (
@@ -237,6 +238,8 @@ def run_job(experiment: Experiment, name: str) -> None:
     with (experiment.out / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         config = experiment.job_config(job)
+        if job.system == "fuzzy":
+            write_fuzzy(experiment)
         if job.base is None:
             train(config, experiment.run(job))
         say("translating the test set")

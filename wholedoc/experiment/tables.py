@@ -41,6 +41,7 @@ LABELS: dict[SystemName, str] = {
     "prevtrg": "+prev trg",
     "more": "S-NMT, more training",
     "longer": "S-NMT, four times the epochs",
+    "fuzzy": "best match beside the source",
     "copy": "copy of the best match",
     "recall": "+recall",
     "approved": "+approved",
@@ -52,7 +53,7 @@ LABELS: dict[SystemName, str] = {
     "recall-empty": "+recall, empty memory",
 }
 COLOURS = dict(
-    zip(SYSTEMS, (0, 1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 7, 5, 1, 2, 3, 4, 4, 5, 6, 7), strict=True)
+    zip(SYSTEMS, (0, 1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 7, 6, 5, 1, 2, 3, 4, 4, 5, 6, 7), strict=True)
 )
 """The same system has the same colour in all charts, a memory the same with either fusion."""
 SPREAD = "± standard deviation over the seeds"
@@ -565,7 +566,7 @@ def resource_table(make: CellMaker) -> Table:
     """Speed and memory of every system."""
 
     def cells(runs: Sequence[RunResults]) -> list[Cell]:
-        stage = "stage1" if runs[0].job.system in (BASELINE, "longer") else "stage2"
+        stage = "stage1" if runs[0].job.system in (BASELINE, "longer", "fuzzy") else "stage2"
         figures = [run.figures for run in runs]
         stages = [found for run in figures if (found := run.stage_epochs(stage))]
         speeds = [sum(e.words for e in found) / max(found[-1].seconds, 1e-9) for found in stages]
