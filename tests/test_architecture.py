@@ -24,7 +24,13 @@ LAYERS = (
 RANK = dict.fromkeys(BASE, 0) | {name: rank for rank, name in enumerate(LAYERS, start=1)}
 
 # `__init__` offers the translator at the top of the package, imported when it is asked for.
-FROM_INIT = {"wholedoc.config", "wholedoc.decoding.translator", "wholedoc.errors"}
+FROM_INIT = {
+    "wholedoc.config",
+    "wholedoc.decoding.results",
+    "wholedoc.decoding.translator",
+    "wholedoc.errors",
+    "wholedoc.tm.memory",
+}
 
 
 def name_of(path: Path) -> str:
