@@ -201,6 +201,9 @@ def bench(
     sentences: Annotated[
         int, Option(help="Sentences to translate, in documents of up to so many.", min=10)
     ] = 1000,
+    memory: Annotated[
+        int, Option(help="Pairs of the translation memory to build and search.", min=100)
+    ] = 1_000_000,
     as_json: JsonFlag = False,
 ) -> None:
     """Speed of training and translating on this machine, one thread, as ratios within one run."""
@@ -209,5 +212,5 @@ def bench(
 
     from wholedoc.benchmark.bench import format_bench, run_bench
 
-    found = run_bench(run, ("small", "paper"), rounds, sentences)
+    found = run_bench(run, ("small", "paper"), rounds, sentences, memory)
     print_result(format_bench(found), dataclasses.asdict(found), as_json)

@@ -101,7 +101,7 @@ def find_known(
 
 def _best(pairs: list[KnownPair], count: int) -> list[KnownPair]:
     """Of what several memories have, the best; the same pair once."""
-    ranked = sorted(pairs, key=lambda pair: (-min(pair.score // EXACT, 1), -pair.coverage))
+    ranked = sorted(pairs, key=lambda pair: (-pair.exact * pair.score, -pair.coverage))
     distinct: dict[tuple[str, str], KnownPair] = {}
     for pair in ranked:
         distinct.setdefault(pair.key, pair)
