@@ -285,3 +285,10 @@ def test_the_effort_of_the_report(report: Report, results: Results) -> None:
     drawn = {line.label: line.points for line in figure.charts[0].series}
     letters = sum(len(results.references[n]) for n in np.flatnonzero(places < 5))
     assert drawn["+recall, +approved"][0] == (0.0, pytest.approx(100 * first[1] / letters))
+
+
+def test_a_report_without_results(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHOLEDOC_METEOR_JAR", "nowhere")
+    report = build_report(replace(results, runs={}))
+    assert texts(report, "What people have translated")["+recall"][0] == "not finished"
+    assert "not finished" in format_html(report)
