@@ -122,7 +122,7 @@ def labels_in(section: str) -> set[str]:
 
 
 def homes() -> dict[str, list[str]]:
-    """Where each label stands as ``Paper: [label]``, or ``Ours:``, in a docstring of the package."""
+    """Where each label stands as ``Paper: [label]`` or ``Ours: [label]`` in a docstring."""
     found: dict[str, list[str]] = {}
     for path in MODULES:
         for docstring in docstrings_of(path):
