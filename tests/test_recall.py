@@ -61,8 +61,10 @@ def make_cells(counts: list[int], seed: int = 2, width: int = HIDDEN) -> Cells:
     shape = (len(counts), most)
     mask = torch.arange(most) < torch.tensor(counts)[:, None]
     types = torch.tensor([[EOS, 4, 5, 6]]).repeat(len(counts), 1)
+    keys = torch.randint(-100, 100, (*shape, width), generator=generator).double()
     return Cells(
-        torch.randint(-100, 100, (*shape, width), generator=generator).double(),
+        keys,
+        Cells.square(keys, mask),
         torch.randint(0, 4, shape, generator=generator),
         torch.rand(shape, generator=generator, dtype=torch.float64),
         torch.randint(0, 2, shape, generator=generator).double(),
@@ -155,6 +157,7 @@ def test_without_cells_nothing_changes_bit_for_bit() -> None:
     cells = dataclasses.replace(
         cells,
         keys=cells.keys.float(),
+        squares=cells.squares.float(),
         match=cells.match.float(),
         approved=cells.approved.float(),
         types=torch.tensor([[EOS, 4, 5, 6], [PAD] * 4]),
@@ -171,8 +174,9 @@ def test_padding_cells_do_not_matter() -> None:
     recall, cells = make_recall(), make_cells([4, 7])
     features, logits = torch.randn(2, HIDDEN).double(), torch.randn(2, VOCABULARY).double()
     expected = mixed(recall, features, logits, cells)
-    keys = cells.keys.masked_fill(~cells.mask[:, :, None], 1e4)
-    found = mixed(recall, features, logits, dataclasses.replace(cells, keys=keys))
+    keys = cells.keys.masked_fill(~cells.mask[:, :, None], 100.0)
+    other = dataclasses.replace(cells, keys=keys, squares=Cells.square(keys, cells.mask))
+    found = mixed(recall, features, logits, other)
     torch.testing.assert_close(found, expected)
 
 

@@ -146,8 +146,10 @@ class Recaller:
         rows = [CellRow.of(pairs, found, self.width) for pairs in known]
         like = self.recall.projection
         mask = _stack([np.ones(len(row.words), dtype=np.bool_) for row in rows])
+        keys = _stack([row.keys for row in rows]).to(like)
         return Cells(
-            _stack([row.keys for row in rows]).to(like),
+            keys,
+            Cells.square(keys, mask.to(like.device)),
             _stack([row.words for row in rows]).to(like.device),
             _stack([row.match for row in rows]).to(like),
             _stack([row.approved for row in rows]).to(like),

@@ -19,6 +19,7 @@ LEAST_MATCH = 0.25  # pairs with less of a sentence have nothing to do with it
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
 _TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
+_FAR = 1e9  # farther than any two keys in 8 bits
 _NEAR = 0.1  # distances below this are all equally near
 
 
@@ -28,6 +29,8 @@ class Cells:
 
     keys: Float[Tensor, "sent cell width"]
     """A (r'_k − c)."""
+    squares: Float[Tensor, "sent cell"]
+    """‖A (r'_k − c)‖²; very large at padding, which is far from everything."""
     words: Int[Tensor, "sent cell"]
     """y'_k, as its place among the ``types`` of the sentence."""
     match: Float[Tensor, "sent cell"]
@@ -38,6 +41,13 @@ class Cells:
     """True at real cells."""
     types: Int[Tensor, "sent type"]
     """The distinct words of a sentence's cells: token ids, or columns of an output layer."""
+
+    @staticmethod
+    def square(
+        keys: Float[Tensor, "sent cell width"], mask: Bool[Tensor, "sent cell"]
+    ) -> Float[Tensor, "sent cell"]:
+        """The ``squares`` of keys."""
+        return keys.square().sum(dim=-1).masked_fill(~mask, _FAR)
 
     def select(self, rows: Int[Tensor, " row"]) -> "Cells":
         """The given sentences, in the given order."""
@@ -108,11 +118,10 @@ class Recall(nn.Module):
     def distances(
         self, features: Float[Tensor, "sent row hidden"], cells: Cells
     ) -> Float[Tensor, "sent row cell"]:
-        """d_k; of padding, whatever it is."""
+        """d_k; very large at padding."""
         queries = self.project(features)
-        of_queries, of_keys = (part.square().sum(dim=-1) for part in (queries, cells.keys))
-        products = queries @ cells.keys.mT
-        return (of_queries[:, :, None] + of_keys[:, None] - 2 * products).clamp(min=0)
+        others = queries.square().sum(dim=-1, keepdim=True) + cells.squares[:, None]
+        return torch.baddbmm(others, queries, cells.keys.mT, alpha=-2).clamp_(min=0)
 
     def weigh(
         self,
@@ -123,22 +132,22 @@ class Recall(nn.Module):
     ) -> Recalled:
         """λ_j, q and p_k from the distances."""
         tau, by_match, by_origin = self.scores
+        tau = tau.clamp(min=_SMALLEST)
         words = cells.words[:, None].expand_as(distances)
         match = (cells.match * cells.mask).amax(dim=1)[:, None]  # (S, 1)
         known = match >= LEAST_MATCH
-        padding = ~cells.mask & known  # where nothing is recalled, nothing is left out
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
         energies = energies - tau * distances
-        weights = torch.softmax(energies.masked_fill(padding[:, None], float("-inf")), dim=-1)
+        weights = torch.softmax(energies, dim=-1)
         types = torch.zeros_like(log_types).scatter_add(2, words, weights)
         ends = (cells.types == EOS)[:, None]
         going_on = (1 - (types * ends).sum(dim=-1)).clamp(min=0)  # 1 − q_end
         types = types.masked_fill(ends, 0.0) / going_on.clamp(min=_SMALLEST)[:, :, None]
-        nearest = distances.masked_fill(padding[:, None], float("inf")).amin(dim=-1)
+        nearest = distances.amin(dim=-1)
         most, best = types.max(dim=-1)
         inputs = (
             torch.ones_like(most),
-            torch.log(tau.clamp(min=0) * nearest + _NEAR),
+            torch.log(tau * nearest + _NEAR),
             _logit(surest),
             _logit(most),
             log_types.gather(2, best[:, :, None])[:, :, 0],

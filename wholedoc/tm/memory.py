@@ -31,7 +31,7 @@ from wholedoc.tm.writer import MemoryWriter as MemoryWriter
 from wholedoc.tm.writer import copy_memory as copy_memory
 
 _PAGE = 1000  # entries that are read together
-_COVERING = 100  # candidates among which those are chosen that cover a text together
+_COVERING = 64  # candidates among which those are chosen that cover a text together
 
 # Of each entry, the best place where it was found: one after the same segment as the query, else
 # the newest, else the first. SQLite takes the plain columns from the row of the maximum.

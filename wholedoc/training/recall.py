@@ -139,7 +139,7 @@ def _nearest(
 ) -> _Words:
     """The nearest cells of each packed word: those farther away weigh next to nothing."""
     rows, places = packing.rows, packing.places
-    far = distances.masked_fill(~cells.mask[:, None], math.inf)[rows, places]
+    far = distances[rows, places]
     nearest = far.topk(min(_NEAREST, far.shape[1]), dim=1, largest=False)
     chosen = nearest.indices  # (N, M)
     types = cells.words[rows].gather(1, chosen)
@@ -148,10 +148,11 @@ def _nearest(
     first = (tokens[:, :, None] == tokens[:, None]).int().argmax(dim=2)
     near = Cells(
         cells.keys.new_zeros(*chosen.shape, 0),
+        nearest.values,
         first,
         cells.match[rows].gather(1, chosen),
         cells.approved[rows].gather(1, chosen),
-        torch.isfinite(nearest.values),
+        cells.mask[rows].gather(1, chosen),
         tokens,
     )
     own, surest = seen.own[:, None], seen.surest[:, None]
