@@ -137,7 +137,7 @@ function tell(word) {
   const head = element("p");
   const name = element("b", word.textContent);
   name.dir = "auto";
-  head.append(name, `: ${share} % recalled, λ = ${word.dataset.gate}`);
+  head.append(name, ` ${share} % recalled, λ = ${word.dataset.gate}`);
   const sources = JSON.parse(word.dataset.from);
   told.replaceChildren(head, ...sources.map((each) => source(word.closest("td"), word, each)));
   word.classList.add("told");
