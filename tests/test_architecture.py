@@ -24,7 +24,13 @@ LAYERS = (
 RANK = dict.fromkeys(BASE, 0) | {name: rank for rank, name in enumerate(LAYERS, start=1)}
 
 # `__init__` offers the translator at the top of the package, imported when it is asked for.
-FROM_INIT = {"wholedoc.config", "wholedoc.decoding.translator", "wholedoc.errors"}
+FROM_INIT = {
+    "wholedoc.config",
+    "wholedoc.decoding.results",
+    "wholedoc.decoding.translator",
+    "wholedoc.errors",
+    "wholedoc.tm.memory",
+}
 
 
 def name_of(path: Path) -> str:
@@ -116,18 +122,18 @@ def labels_in(section: str) -> set[str]:
 
 
 def homes() -> dict[str, list[str]]:
-    """Where each label stands as ``Paper: [label]`` in a docstring of the package."""
+    """Where each label stands as ``Paper: [label]`` or ``Ours: [label]`` in a docstring."""
     found: dict[str, list[str]] = {}
     for path in MODULES:
         for docstring in docstrings_of(path):
-            for tag in re.findall(r"Paper:\s+((?:\[[a-z0-9-]+\][\s,]*)+)", docstring):
+            for tag in re.findall(r"(?:Paper|Ours):\s+((?:\[[a-z0-9-]+\][\s,]*)+)", docstring):
                 for label in re.findall(r"\[([a-z0-9-]+)\]", tag):
                     found.setdefault(label, []).append(name_of(path))
     return found
 
 
 def test_every_implemented_equation_has_one_home() -> None:
-    sections = ("The sentence model", "Training", "The document model")
+    sections = ("The sentence model", "Training", "The document model", "Recall")
     implemented = set().union(*(labels_in(section) for section in sections))
     assert {"enc", "att", "dec-state", "dec-out", "pll"} <= implemented
     assert homes().keys() == implemented
@@ -137,7 +143,7 @@ def test_every_implemented_equation_has_one_home() -> None:
 def test_every_equation_is_implemented() -> None:
     everything = {
         "enc", "att", "dec-state", "dec-out", "memnet", "src-mem", "src-read",
-        "trg-mem", "trg-read", "m2c", "m2o", "pll", "bcd",
+        "trg-mem", "trg-read", "m2c", "m2o", "pll", "bcd", "recall",
     }  # fmt: skip
     assert homes().keys() == everything
 

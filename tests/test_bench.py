@@ -63,7 +63,7 @@ def test_every_number_that_is_promised_is_there(
 
     monkeypatch.setattr(workload, "load_config", load)
     threads = torch.get_num_threads()
-    found = run_bench(None, ("small", "paper"), rounds=1, sentences=6)
+    found = run_bench(None, ("small", "paper"), rounds=1, sentences=6, remembered=200)
     assert torch.get_num_threads() == threads
     shown = json.loads(json.dumps(dataclasses.asdict(found)))
     assert shown["peak_gflops"] > 0
@@ -142,7 +142,7 @@ def test_a_run_is_measured_with_its_own_corpus_and_left_as_it_is(
 ) -> None:
     run = train(toy_config(tmp_path, "stage1.epochs=1"), tmp_path / "run").directory
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
-    found = run_bench(run, (), rounds=1, sentences=6)
+    found = run_bench(run, (), rounds=1, sentences=6, remembered=200)
     assert found.train.keys() >= {"run", "run, by PyTorch", "run, both memories, context"}
     assert before == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     monkeypatch.setattr("sys.argv", ["profile", "--run", str(run), "--updates", "2"])

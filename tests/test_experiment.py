@@ -20,8 +20,10 @@ from wholedoc.config import shipped_configs
 from wholedoc.errors import UserError
 from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
+    PAPER_SYSTEMS,
     SYSTEMS,
     Experiment,
+    ExperimentConfig,
     Job,
     load_experiment,
 )
@@ -95,7 +97,14 @@ DATA = "".join(f'[set.data.{name}]\nsrc = "x"\ntrg = "y"\n' for name in ("train"
 def test_shipped_experiments_load(name: str) -> None:
     experiment = load_experiment(name)
     assert experiment.out == Path("experiments") / name
-    assert {job.system for job in experiment.jobs()} == set(SYSTEMS)
+    found = {job.system for job in experiment.jobs()}
+    if name == "experiment-recall":
+        assert found == set(SYSTEMS[11:]) - {"both-output-recall", "recall-other"} | {
+            "s-nmt",
+            "both-context",
+        }
+    else:
+        assert found >= set(PAPER_SYSTEMS)
 
 
 REFUSED = [
@@ -124,6 +133,10 @@ REFUSED = [
     ("[synth]\ntrain = 0", "synth.train: must be at least 1"),
     ("[synth]\n[larger]\ndocuments = 3\nsrc = 'x'", "does not go with larger.src"),
     ("seeds = ", "not valid TOML"),
+    ("[recall]\nbase = 'more'", "is not a choice; choices: s-nmt, longer"),
+    ("systems = ['s-nmt', 'both-context-recall']", "but not both-context, whose model it takes"),
+    ("systems = ['s-nmt', 'recall']\n[recall]\nbase = 'longer'", "recall, but not longer, whose"),
+    ("[set.tm]\nfit = true", "choose with seeds = [...] and systems = [...]"),
 ]
 
 
@@ -208,7 +221,11 @@ class FakePool(ProcessPool):
         self.stopped = True
 
 
-GRID = [Job(system, seed) for system in SYSTEMS for seed in (1, 2)]
+GRID = [
+    Job(system, seed, base=ExperimentConfig().base_of(system))
+    for system in SYSTEMS
+    for seed in (1, 2)
+]
 
 
 @given(
@@ -224,7 +241,7 @@ def test_every_order_of_ends(order: list[int], limit: int, failing: frozenset[st
     assert len(set(pool.started)) == len(pool.started)
     # What did not start needs what failed; nothing else is missing.
     skipped = jobs.keys() - set(pool.started)
-    assert skipped == {n for n, job in jobs.items() if job.needs in failing}
+    assert skipped == {n for n, job in jobs.items() if job.needs in failing | skipped}
     assert failed == {
         name: f"skipped, as {jobs[name].needs} failed" if name in skipped else "broken"
         for name in skipped | (failing - skipped)
@@ -543,7 +560,7 @@ def test_what_is_missing_is_said(results: Results, monkeypatch: pytest.MonkeyPat
     failed = {"src-context-1": "here: is wrong", "more-1": "skipped, as s-nmt-1 failed"}
     config = replace(
         results.experiment.config,
-        systems=tuple(s for s in SYSTEMS if s != "prevtrg"),
+        systems=tuple(s for s in PAPER_SYSTEMS if s != "prevtrg"),
         trials=10,
         shuffled=False,
     )

@@ -30,7 +30,7 @@ from wholedoc.decoding.scoring import (
     score_translations,
 )
 from wholedoc.decoding.search import Hypothesis, search
-from wholedoc.decoding.translator import Translator
+from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.errors import UserError
 from wholedoc.metrics.scoring import (
     Accuracy,
@@ -651,3 +651,60 @@ def test_bad_commands_say_what_is_wrong(
     assert (code, output, errors.count("\n")) == (2, "", 1)
     assert errors.startswith("wholedoc: ")
     assert what in errors
+
+
+# Recall.
+
+
+@pytest.fixture(scope="module")
+def recalling(corpus: Path) -> Run:
+    """A sentence model that has learned to recall, with its training set as its memory."""
+    settings = ("tm.fit=true", "tm.keep=true", "share=false")
+    return train(toy_config(corpus, *settings), corpus / "recalling")
+
+
+def test_a_sentence_recalls_what_stands_before_it(recalling: Run, corpus: Path, cli: Cli) -> None:
+    files = [recalling.directory, corpus / "dev.src", corpus / "dev.trg"]
+    doc = ("--doc", corpus / "dev.doc", "--no-tm")
+    alone, approved = (
+        [float(line) for line in cli(*files, *doc, *options)[1].splitlines()]
+        for options in ((), ("--approved",))
+    )
+    same = [old == new for old, new in zip(alone, approved, strict=True)]
+    assert same[::5] == [True] * 3  # five sentences a document: nothing stands before the first
+    assert not all(same)
+    translator = Translator.load(recalling.directory, own_memory=False)
+    (first, *_) = dev(corpus)
+    src, trg = [pair.src for pair in first], [pair.trg for pair in first]
+    known = Knowledge([dict(enumerate(trg))], rehearse=True)
+    found = translator.score(src, trg, known=known).log_probabilities
+    assert found == pytest.approx(approved[:5], abs=1e-6)
+    changed = [*trg[:4], "t1 t1 t1 t1"]
+    later = translator.score(src, changed, known=Knowledge([dict(enumerate(changed))], (), True))
+    assert later.log_probabilities[:4] == pytest.approx(found[:4], abs=1e-5)
+
+
+def test_memories_are_recalled_from(recalling: Run, corpus: Path, cli: Cli) -> None:
+    files = [recalling.directory, corpus / "dev.src", corpus / "dev.trg"]
+    own, none = cli(*files)[1], cli(*files, "--no-tm")[1]
+    assert own != none
+    memory = recalling.directory / "memory"
+    assert cli(*files, "--no-tm", "--tm", memory)[1] == own
+    translator = Translator.load(recalling.directory)
+    found = score_corpus(translator, dev(corpus)).whole.log_probabilities
+    assert found == pytest.approx([float(line) for line in own.splitlines()], abs=1e-6)
+
+
+def test_what_cannot_be_recalled_is_said(
+    files: list[Path], recalling: Run, tmp_path: Path, cli: Cli
+) -> None:
+    code, _, errors = cli(*files, "--approved")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "--approved: this model has not learned to recall; fit it first" in errors
+    memory = recalling.directory / "memory"
+    assert "has not learned to recall" in cli(*files, "--tm", memory)[2]
+    items = tmp_path / "items.jsonl"
+    items.write_text(json.dumps(GOOD) + "\n", encoding="utf-8")
+    refused = cli(recalling.directory, "--contrastive", items, "--approved")
+    assert refused[0] == 2
+    assert "--approved: goes with neither --contrastive nor --context-use" in refused[2]

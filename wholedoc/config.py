@@ -252,9 +252,11 @@ class MemoryConfig:
     """Keep the training set in the run directory as a translation memory, which translating then
     recalls from."""
     pairs: CountOrZero = 8
-    """Pairs of translation memories that a sentence may recall: its best matches."""
+    """Pairs of translation memories that a sentence may recall: those that cover it best."""
     approved: CountOrZero = 16
     """Approved sentences of its own document that a sentence may recall: its best matches."""
+    exact: bool = True
+    """A sentence that a translation memory has gets its translation from there, as it is."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from wholedoc.benchmark.memories import measure_memory
+from wholedoc.benchmark.recall import measure_recall
 from wholedoc.benchmark.workload import Material, run_material, shipped_material
 from wholedoc.config import FusionName, SearchConfig, StageConfig
 from wholedoc.corpus.encoded import EncodedCorpus
@@ -42,6 +44,7 @@ PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the machin
 WORDS = 1500  # target words of a turn of training; few, as a machine's speed changes all the time
 TURNS = 3  # of each contender in a round of training
 SEARCHED = 200  # sentences for comparing ways to search
+QUERIES = 300  # searches of a translation memory
 DOCUMENT_SIZES = (10, 50, 200, 1000, 5000)
 Speeds = dict[str, float]  # figures by name, such as words_per_second
 
@@ -58,24 +61,33 @@ class Bench:
     document_cost_ratio: float  # of both memories and the sentence model, the larger one
     decode: dict[str, Speeds]  # of each way to search: words and sentences per second
     document_length: dict[int, float]  # CPU seconds per sentence for documents of each size
+    recall: dict[str, float]  # what known pairs cost in search: see RecallCost
+    memory: dict[str, float]  # building and searching a translation memory: see measure_memory
     peak_rss_mb: int
 
 
-def run_bench(run: Path | None, names: Sequence[str], rounds: int, sentences: int) -> Bench:
-    """Measure a run, or shipped configurations with made-up text; the first one in every way."""
+def run_bench(
+    run: Path | None, names: Sequence[str], rounds: int, sentences: int, remembered: int
+) -> Bench:
+    """Measure a run, or shipped configurations with made-up text; the first one in every way.
+
+    The translation memory that is built and searched has so many ``remembered`` pairs.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory() as directory, flush_denormals():
-            if run is not None:
-                return _measure([run_material(Run(run))], rounds, sentences)
-            materials = [shipped_material(name, Path(directory, name)) for name in names]
-            return _measure(materials, rounds, sentences)
+            place = Path(directory)
+            materials = [run_material(Run(run))] if run is not None else []
+            materials = materials or [shipped_material(name, place / name) for name in names]
+            return _measure(materials, rounds, sentences, remembered, place)
     finally:
         torch.set_num_threads(threads)
 
 
-def _measure(materials: Sequence[Material], rounds: int, sentences: int) -> Bench:
+def _measure(
+    materials: Sequence[Material], rounds: int, sentences: int, remembered: int, place: Path
+) -> Bench:
     """The first material in every way, the others as sentence models."""
     first, *others = materials
     mixed = first.config.stage1.precision == "mixed"
@@ -99,8 +111,15 @@ def _measure(materials: Sequence[Material], rounds: int, sentences: int) -> Benc
         max(train[contender.name]["cost"] for contender in memories),
         _search(first, rounds, min(sentences, SEARCHED)),
         _translate_documents(first, sentences),
+        measure_recall(first, rounds, min(sentences, SEARCHED), place)._asdict(),
+        _measure_memory(remembered, place),
         peak_rss_mb(),
     )
+
+
+def _measure_memory(pairs: int, place: Path) -> dict[str, float]:
+    say(f"building and searching a translation memory of {pairs:,} pairs")
+    return measure_memory(pairs, QUERIES, place)
 
 
 # Training.
@@ -310,4 +329,18 @@ def format_bench(bench: Bench) -> str:
         lines[-1] += f" {row['sentences_per_second']:12.1f} {row['words_per_second'] / first:7.1f}x"
     lines.append(f"\n{'sentences in a document':36} ms per sentence")
     lines += [f"{size:<36,} {1e3 * s:15.1f}" for size, s in bench.document_length.items()]
+    recall, memory = bench.recall, bench.memory
+    lines += [
+        f"\n{'recall of known pairs':36} beside search without",
+        f"{'pairs of a sentence, at most':36} {recall['pairs']:15}",
+        f"{'cells of a sentence':36} {recall['cells']:15.0f}",
+        f"{'time, with a memory read before':36} {recall['ratio']:14.2f}x",
+        f"{'time, with a memory not read before':36} {recall['ratio_unread']:14.2f}x",
+        f"{'of it finding pairs, ms a sentence':36} {recall['finding_ms']:15.1f}",
+        f"{'more memory, MiB':36} {recall['rss_mb']:15.0f}",
+        f"\n{'translation memory, pairs':36} {memory['pairs']:15,}",
+        f"{'building, pairs/s':36} {memory['pairs_per_second']:15,.0f}",
+        f"{'a search, ms':36} {memory['search_ms_p50']:15.1f}",
+        f"{'95 of 100 searches, ms at most':36} {memory['search_ms_p95']:15.1f}",
+    ]
     return "\n".join([*lines, f"\npeak memory: {bench.peak_rss_mb:,} MiB"])

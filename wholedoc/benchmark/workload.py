@@ -8,7 +8,7 @@ import numpy as np
 from wholedoc.config import Config, ModelConfig, SearchConfig, load_config
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
-from wholedoc.corpus.vocabulary import SPECIALS, WordVocabulary
+from wholedoc.corpus.vocabulary import SPECIALS, Vocabulary, WordVocabulary
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.checkpoint import load_weights
 from wholedoc.store.run import Run
@@ -26,8 +26,13 @@ class Material:
     name: str
     config: Config
     corpus: EncodedCorpus
-    sizes: tuple[int, int]
+    vocabularies: tuple[Vocabulary, Vocabulary]
     weights: Path | None = None  # of the trained sentence model, if there is one
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the vocabularies."""
+        return len(self.vocabularies[0]), len(self.vocabularies[1])
 
     def model(
         self, config: ModelConfig, dropout: float = 0.0, document_dropout: float = 0.0
@@ -58,15 +63,20 @@ def shipped_material(name: str, directory: Path) -> Material:
     size = config.vocabulary.size
     sizes = (size, size) if size else PAPER_VOCABULARIES
     corpus = make_workload(directory, sizes, _WORDS[config.vocabulary.kind])
-    return Material(name, config, corpus, sizes)
+    return Material(name, config, corpus, make_vocabularies(sizes))
 
 
 def run_material(run: Run) -> Material:
     """The corpus, vocabularies and configuration of a run; nothing is written into it."""
-    src, trg = run.load_vocabularies()
-    best, sizes = run.stage("stage1").best, (len(src), len(trg))
-    weights = best if best.exists() else None
-    return Material(run.directory.name, run.load_config(), run.load_corpus("train"), sizes, weights)
+    vocabularies, best = run.load_vocabularies(), run.stage("stage1").best
+    weights, corpus = best if best.exists() else None, run.load_corpus("train")
+    return Material(run.directory.name, run.load_config(), corpus, vocabularies, weights)
+
+
+def make_vocabularies(sizes: tuple[int, int]) -> tuple[Vocabulary, Vocabulary]:
+    """Vocabularies of made-up words."""
+    src, trg = ([f"w{i}" for i in range(size - len(SPECIALS))] for size in sizes)
+    return WordVocabulary(src, "en"), WordVocabulary(trg, "en")
 
 
 def make_workload(
@@ -79,13 +89,12 @@ def make_workload(
     12.6 sentences. Frequencies of words fall as one over their rank.
     """
     random = np.random.default_rng(1)
-    names = [[f"w{i}" for i in range(size - len(SPECIALS))] for size in sizes]
-    frequencies = [1 / np.arange(1, len(side) + 1) for side in names]
+    frequencies = [1 / np.arange(1, size - len(SPECIALS) + 1) for size in sizes]
     shares = [side / side.sum() for side in frequencies]
 
     def text(side: int, length: float) -> str:
         size = max(1, min(round(words[side] * length), 100))
-        return " ".join(f"w{i}" for i in random.choice(len(names[side]), size, p=shares[side]))
+        return " ".join(f"w{i}" for i in random.choice(len(shares[side]), size, p=shares[side]))
 
     def pair() -> SentencePair:
         length = random.lognormal(sigma=0.6)
@@ -93,5 +102,4 @@ def make_workload(
 
     counts = [max(1, round(12.6 * random.lognormal(sigma=0.44))) for _ in range(_DOCUMENTS)]
     documents = [Document(str(d), tuple(pair() for _ in range(n))) for d, n in enumerate(counts)]
-    src, trg = (WordVocabulary(side, "en") for side in names)
-    return encode_corpus(documents, src, trg, directory)
+    return encode_corpus(documents, *make_vocabularies(sizes), directory)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from wholedoc.app.lines import check_output, open_output, write_lines
-from wholedoc.cli.options import ConfigArgument, DocOption, JsonFlag, ModelArgument, print_result
+from wholedoc.cli.options import (
+    ConfigArgument,
+    DocOption,
+    JsonFlag,
+    MemoriesOption,
+    ModelArgument,
+    NoMemoryFlag,
+    print_result,
+)
 from wholedoc.config import CorpusFiles, ScoringMemory, load_config, load_model_config
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
@@ -85,6 +93,11 @@ def score(
     context_use: Annotated[
         bool, Option("--context-use", help="Measure what the rest of the document is worth.")
     ] = False,
+    memories: MemoriesOption = None,
+    no_tm: NoMemoryFlag = False,
+    approved: Annotated[
+        bool, Option("--approved", help="Recall the translations of the sentences before, too.")
+    ] = False,
     output: Annotated[
         Path | None,
         Option("-o", "--output", help="A file for the scores of each sentence or item."),
@@ -97,6 +110,9 @@ def score(
     With --context-use, what the rest of the document is worth, and which of it is read.
     """
     _check_score_options(contrastive, context_use, sentence_model, (src, doc))
+    if (memories or approved) and (contrastive or context_use):
+        what = "goes with neither --contrastive nor --context-use, where nothing is recalled"
+        raise UserError(what, where="--tm" if memories else "--approved", fix="leave one out")
     check_output(output, [str(contrastive or ""), src, trg, doc])
     data = load_model_config(model).data
     items, corpus = [], None
@@ -108,17 +124,25 @@ def score(
     from wholedoc.decoding.translator import Translator
     from wholedoc.metrics.context_use import score_context_use
 
-    translator = Translator.load(model)
+    translator = Translator.load(model, own_memory=not no_tm)
     if sentence_model:
         translator = translator.without_memory()
+    opened = translator.open_memories(memories or [])
+    if approved and translator.system.base_recaller is None:
+        fix = "fit it first: wholedoc tm fit MODEL"
+        raise UserError("this model has not learned to recall", where="--approved", fix=fix)
     found: ScoredCorpus | ContextUse | Contrast
     if corpus is None:
         scores = score_items(translator, items, target_memory)
         lines = [json.dumps(score.to_json(), ensure_ascii=False) for score in scores]
         found = count_right(scores)
     else:
-        measure = score_context_use if context_use else score_corpus
-        found = measure(translator, corpus, target_memory)
+        if context_use:
+            found = score_context_use(translator, corpus, target_memory)
+        else:
+            found = score_corpus(
+                translator, corpus, target_memory, memories=opened, approved=approved
+            )
         lines = [f"{log_probability:.6f}" for log_probability in found.log_probabilities]
     prints_summary = corpus is None or context_use
     if output or not (as_json or prints_summary):
@@ -177,6 +201,9 @@ def bench(
     sentences: Annotated[
         int, Option(help="Sentences to translate, in documents of up to so many.", min=10)
     ] = 1000,
+    memory: Annotated[
+        int, Option(help="Pairs of the translation memory to build and search.", min=100)
+    ] = 1_000_000,
     as_json: JsonFlag = False,
 ) -> None:
     """Speed of training and translating on this machine, one thread, as ratios within one run."""
@@ -185,5 +212,5 @@ def bench(
 
     from wholedoc.benchmark.bench import format_bench, run_bench
 
-    found = run_bench(run, ("small", "paper"), rounds, sentences)
+    found = run_bench(run, ("small", "paper"), rounds, sentences, memory)
     print_result(format_bench(found), dataclasses.asdict(found), as_json)

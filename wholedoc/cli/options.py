@@ -2,6 +2,7 @@
 
 import json
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console, RenderableType
@@ -20,6 +21,11 @@ ModelArgument = Annotated[
 ]
 SHIPPED = f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."
 ConfigArgument = Annotated[str, Argument(metavar="CONFIG", help=SHIPPED)]
+MemoriesOption = Annotated[
+    list[Path] | None,
+    Option("--tm", metavar="TM", help="Recall from a translation memory; any number."),
+]
+NoMemoryFlag = Annotated[bool, Option("--no-tm", help="Do not recall from the model's own memory.")]
 DocOption = Annotated[str, Option("--doc", help="Document ids, or start-line indices.")]
 
 

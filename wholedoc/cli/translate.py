@@ -18,7 +18,13 @@ from wholedoc.app.lines import (
     translate_lines,
     write_lines,
 )
-from wholedoc.cli.options import DocOption, ModelArgument, given_options
+from wholedoc.cli.options import (
+    DocOption,
+    MemoriesOption,
+    ModelArgument,
+    NoMemoryFlag,
+    given_options,
+)
 from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
 from wholedoc.corpus.readers import SourceDocument, read_source_lines
 from wholedoc.errors import UserError
@@ -68,13 +74,8 @@ def translate(
     int8: Annotated[
         bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")
     ] = False,
-    memories: Annotated[
-        list[Path] | None,
-        Option("--tm", metavar="TM", help="Recall from a translation memory; any number."),
-    ] = None,
-    no_tm: Annotated[
-        bool, Option("--no-tm", help="Do not recall from the model's own memory.")
-    ] = False,
+    memories: MemoriesOption = None,
+    no_tm: NoMemoryFlag = False,
     approved: Annotated[
         str, Option(help="Approved translations, line by line; empty where there are none.")
     ] = "",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wholedoc.config import MemoryConfig
-from wholedoc.tm.matching import cover, encode_tokens, percentage, split_tokens
+from wholedoc.tm.matching import EXACT, cover, encode_tokens, percentage, split_tokens
 from wholedoc.tm.memory import Match, TranslationMemory
 
 
@@ -36,6 +36,11 @@ class KnownPair:
     def approved(self) -> bool:
         """Whether it is a sentence of the document under translation."""
         return self.memory is None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a sentence of a memory with the same tokens."""
+        return self.score >= EXACT and not self.approved
 
     @property
     def key(self) -> tuple[str, str]:
@@ -96,8 +101,11 @@ def find_known(
 
 def _best(pairs: list[KnownPair], count: int) -> list[KnownPair]:
     """Of what several memories have, the best; the same pair once."""
-    distinct = {pair.key: pair for pair in sorted(pairs, key=lambda pair: pair.coverage)}
-    return sorted(distinct.values(), key=lambda pair: -pair.coverage)[:count]
+    ranked = sorted(pairs, key=lambda pair: (-pair.exact * pair.score, -pair.coverage))
+    distinct: dict[tuple[str, str], KnownPair] = {}
+    for pair in ranked:
+        distinct.setdefault(pair.key, pair)
+    return list(distinct.values())[:count]
 
 
 class _Document:

@@ -98,6 +98,12 @@ def join_words(
     return words
 
 
+def copied_words(text: str) -> list[RecalledWord]:
+    """The words of a translation that was taken from the first known pair as it is."""
+    words = text.split()
+    return [RecalledWord(word, 1.0, 1.0, (WordSource(0, word, 1.0),)) for word in words]
+
+
 def _word_at(names: Sequence[str], place: int, vocabulary: Vocabulary) -> str:
     """The word that a token belongs to."""
     for start, end in vocabulary.word_spans(names):

@@ -18,7 +18,7 @@ from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
 from wholedoc.decoding.known import KnownPair, find_known
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.recall import Recaller
-from wholedoc.decoding.recollection import RecalledWord, join_words, recollect
+from wholedoc.decoding.recollection import RecalledWord, copied_words, join_words, recollect
 from wholedoc.decoding.results import (
     ScoredDocument,
     Task,
@@ -81,6 +81,8 @@ class _Prepared:
     """Of each sentence."""
     known: list[list[KnownPair]]
     """Of each sentence."""
+    given: Mapping[int, str]
+    """Translations that stay as they are, by the places of their sentences."""
 
     @property
     def counts(self) -> list[int]:
@@ -101,16 +103,17 @@ class _Prepared:
     @property
     def fixed(self) -> dict[int, str]:
         """The translations that stay as they are, by the places of their pieces."""
-        owners = [
-            place for place, pieces in zip(self.places, self.pieces, strict=True) for _ in pieces
-        ]
-        given = {} if self.task.rehearse else self.task.approved
-        return {i: given[place] for i, place in enumerate(owners) if place in given}
+        found, first = {}, 0
+        for place, pieces in zip(self.places, self.pieces, strict=True):
+            if place in self.given:
+                found[first] = self.given[place]
+            first += len(pieces)
+        return found
 
     def select(self, places: Sequence[int]) -> "_Prepared":
         """Some sentences of a whole document."""
         pieces, known = [self.pieces[t] for t in places], [self.known[t] for t in places]
-        return _Prepared(self.task, list(places), pieces, known)
+        return _Prepared(self.task, list(places), pieces, known, self.given)
 
 
 class Translator:
@@ -272,17 +275,23 @@ class Translator:
 
     def _prepare(self, task: Task) -> "_Prepared":
         """Split and encode a document, and find what its sentences know."""
-        fixed = {} if task.rehearse else task.approved
+        known, exact = self._find_known(task), self.config.tm.exact
+        given = {t: p[0].trg for t, p in enumerate(known) if exact and p and p[0].exact}
+        if not task.rehearse:
+            given |= task.approved
         pieces = [
-            self._whole(text, task.config) if t in fixed else self._pieces(text, task.config)
+            self._whole(text, task.config) if t in given else self._pieces(text, task.config)
             for t, text in enumerate(task.sentences)
         ]
-        known: list[list[KnownPair]] = [[] for _ in pieces]
-        if self.system.base_recaller is not None:
-            known = find_known(
-                task.sentences, task.memories, task.approved, self.config.tm, task.rehearse
-            )
-        return _Prepared(task, list(range(len(pieces))), pieces, known)
+        return _Prepared(task, list(range(len(pieces))), pieces, known, given)
+
+    def _find_known(self, task: Task) -> list[list[KnownPair]]:
+        """What the sentences of a document know; nothing where the model cannot recall."""
+        if self.system.base_recaller is None:
+            return [[] for _ in task.sentences]
+        return find_known(
+            task.sentences, task.memories, task.approved, self.config.tm, task.rehearse
+        )
 
     def _translate(
         self,
@@ -313,26 +322,37 @@ class Translator:
         ]
 
     def score(
-        self, sentences: Iterable[str], translations: Iterable[str], memory: ScoringMemory = "given"
+        self,
+        sentences: Iterable[str],
+        translations: Iterable[str],
+        memory: ScoringMemory = "given",
+        *,
+        known: Knowledge | None = None,
     ) -> ScoredDocument:
         """How probable given translations of one document are, each given all others.
 
-        The target memory is made from the given translations, or from ``generated`` ones.
+        The target memory is made from the given translations, or from ``generated`` ones. ``known``
+        is what people have translated; with ``rehearse``, a sentence recalls what stands before it.
         """
         source = _check_document(sentences, "sentences")
         given = _check_document(translations, "translations")
-        return self.score_documents([source], [given], memory)[0]
+        return self.score_documents([source], [given], memory, known=known)[0]
 
     def score_documents(
         self,
         documents: Iterable[Iterable[str]],
         translations: Iterable[Iterable[str]],
         memory: ScoringMemory = "given",
+        *,
+        known: Knowledge | None = None,
     ) -> list[ScoredDocument]:
         """Score given translations of many documents at once."""
-        sources, targets = self._encode_pairs(documents, translations, memory)
-        batch_tokens = self.config.search.batch_tokens
-        found = score_documents(self.system, sources, targets, batch_tokens, memory)
+        texts = _check_documents(documents, "documents")
+        sources, targets = self._encode_pairs(texts, translations, memory)
+        search = self.config.search
+        tasks = self._tasks(texts, known or Knowledge(), search, 1)
+        pairs = [self._find_known(task) for task in tasks]
+        found = score_documents(self.system, sources, targets, search.batch_tokens, memory, pairs)
         return [
             ScoredDocument(scores, [len(tokens) + 1 for tokens in target])
             for scores, target in zip(found, targets, strict=True)
@@ -426,9 +446,11 @@ class Translator:
         )
         owners = [t for t, count in enumerate(prepared.counts) for _ in range(count)]
         for i, (t, found) in enumerate(zip(owners, tokens, strict=True)):
-            if i not in prepared.fixed:
+            if prepared.places[t] not in prepared.given:
                 names = self.trg_vocabulary.to_tokens(document.tokens[i])
                 words[t] += join_words(found, names, prepared.known[t], self.trg_vocabulary)
+            elif prepared.places[t] not in prepared.task.approved:
+                words[t] = copied_words(prepared.known[t][0].trg)
         return words
 
     def _joined(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -33,11 +33,31 @@ SystemName = Literal[
     "wang2017",
     "prevtrg",
     "more",
+    "longer",
+    "fuzzy",
+    "copy",
+    "recall",
+    "approved",
+    "recall-approved",
+    "both-context-recall",
+    "both-output-recall",
+    "recall-other",
+    "recall-random",
+    "recall-empty",
 ]
 SYSTEMS: tuple[SystemName, ...] = get_args(SystemName)
+PAPER_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[:11]
+RECALL_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[11:]
+"""Recall, and what it is compared with."""
 BASELINE: SystemName = "s-nmt"
 MEMORY_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[1:7]
 _LARGER: tuple[SystemName, ...] = SYSTEMS[:7]
+_DOCUMENT_BASES: dict[SystemName, SystemName] = {
+    "both-context-recall": "both-context",
+    "both-output-recall": "both-output",
+}
+_TRAINED: tuple[SystemName, ...] = ("longer", "fuzzy")  # sentence models of their own
+_LONGER = 4  # times as many epochs of stage 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +66,16 @@ class Larger(CorpusFiles):
 
     documents: CountOrZero = 0
     """In place of files: so many more documents of the artificial corpus."""
+
+
+@dataclass(frozen=True)
+class RecallOptions:
+    """What the systems with recall stand on, and what they are compared with."""
+
+    base: Literal["s-nmt", "longer"] = "s-nmt"
+    """The sentence model that recalls."""
+    other: CorpusFiles = field(default_factory=CorpusFiles)
+    """The memory of ``recall-other``: parallel text of another domain."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +88,9 @@ class ExperimentConfig:
     """What all systems are trained with: a TOML file, or the name of a shipped one."""
     seeds: tuple[Annotated[int, Interval(0, 2**32 - 1)], ...] = (1, 2)
     """Each system is trained once with each."""
-    systems: tuple[SystemName, ...] = SYSTEMS
-    """The sentence model, the memories with either fusion, the baselines, and ``more`` training."""
+    systems: tuple[SystemName, ...] = PAPER_SYSTEMS
+    """The sentence model, the memories with either fusion, the baselines, ``more`` training; and
+    those with recall, where they are named."""
     shuffled: bool = True
     """A control: the memory systems translate once more, reading another document's memory."""
     passes: Count = 3
@@ -73,11 +104,19 @@ class ExperimentConfig:
     """Make the artificial corpus and train on it."""
     larger: Larger = field(default_factory=Larger)
     """Train sentence model and memory systems once more, their stage 1 on a larger corpus."""
+    recall: RecallOptions = field(default_factory=RecallOptions)
+    """Of the systems with recall."""
 
     @property
     def has_larger(self) -> bool:
         """Whether there is a larger corpus."""
         return bool(self.larger.src or self.larger.documents)
+
+    def base_of(self, system: SystemName) -> SystemName | None:
+        """The system whose model another one translates with; None where it has its own."""
+        if system not in RECALL_SYSTEMS or system in _TRAINED:
+            return None
+        return _DOCUMENT_BASES.get(system, self.recall.base)
 
 
 @dataclass(frozen=True)
@@ -88,20 +127,33 @@ class Job:
     seed: int
     larger: bool = False
     """Whether stage 1 is trained on the larger corpus."""
+    base: SystemName | None = None
+    """The system whose model it translates with, where it trains none itself."""
 
     @property
     def name(self) -> str:
-        """Also that of its run directory."""
+        """Also that of its run directory, if it has its own."""
         return f"{self.system}{'-larger' if self.larger else ''}-{self.seed}"
 
     @property
+    def trained(self) -> "Job":
+        """The job that trains its model: itself, or the one it stands on."""
+        return self if self.base is None else Job(self.base, self.seed)
+
+    @property
     def needs(self) -> str:
-        """The job that must have succeeded before, if any: the sentence model of the same seed."""
-        return "" if self.system == BASELINE else Job(BASELINE, self.seed, self.larger).name
+        """The job that must have succeeded before, if any: the sentence model of the same seed,
+        or the one whose model it translates with."""
+        if self.base is not None:
+            return self.trained.name
+        first = self.system in (BASELINE, *_TRAINED)
+        return "" if first else Job(BASELINE, self.seed, self.larger).name
 
     @property
     def parts(self) -> frozenset[str]:
         """The parts it shares with other jobs: made by the first of them, reused by the others."""
+        if self.base is not None or self.system in _TRAINED:
+            return frozenset({"fuzzy"} & {self.system})
         kind = f"{'larger-' if self.larger else ''}{self.seed}"
         parts = {f"stage1-{kind}"}
         memory = self.system.partition("-")[0]
@@ -129,40 +181,64 @@ class Experiment:
         """Where the further documents of the artificial corpus are written."""
         return self.out / "larger"
 
+    @property
+    def fuzzy_corpus(self) -> Path:
+        """Where the corpus with best matches beside its sources is written."""
+        return self.out / "fuzzy"
+
     def run(self, job: Job) -> Path:
-        """The run directory of a job."""
-        return self.out / "runs" / job.name
+        """The run directory of a job: its own, or that of the job whose model it takes."""
+        return self.out / "runs" / job.trained.name
+
+    def test(self, job: Job) -> Path:
+        """Where the translations of a job lie, and its figures."""
+        return self.run(job) / ("test" if job.base is None else f"test-{job.system}")
 
     def jobs(self) -> list[Job]:
         """The grid, in the order in which jobs start: the sentence models first."""
         chosen, seeds = self.config.systems, self.config.seeds
-        jobs = [Job(system, seed) for system in chosen for seed in seeds]
+        base_of = self.config.base_of
+        jobs = [Job(s, seed, base=base_of(s)) for s in chosen for seed in seeds]
         if self.config.has_larger:
             systems = [system for system in chosen if system in _LARGER]
             jobs += [Job(system, seed, True) for system in systems for seed in seeds]
-        return sorted(jobs, key=lambda job: (job.larger, job.system != BASELINE))
+        return sorted(jobs, key=lambda job: (job.larger, job.system != BASELINE, bool(job.needs)))
 
     def job_config(self, job: Job) -> Config:
         """The whole configuration of a job: what all have in common, and what tells it apart."""
-        corpora: dict[str, Any] = {}
-        more = self.config.larger
-        if self.config.synth:
-            corpora = {split: _synth_files(self.corpus, split) for split in SPLITS}
-        if job.larger and more.documents:
-            corpora["extra"] = _synth_files(self.larger_corpus, "train")
-        elif job.larger:
-            corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
-        settings = [*_settings(self.config.set), *_settings(corpora, "data."), f"seed={job.seed}"]
+        job = job.trained
+        corpora = _settings(self._corpora(job), "data.")
+        settings = [*_settings(self.config.set), *corpora, f"seed={job.seed}"]
+        bases = {self.config.base_of(system) for system in self.config.systems}
+        settings.append(f"tm.fit={json.dumps(job.system in bases and not job.larger)}")
         if job.system in MEMORY_SYSTEMS:
             memory, _, fusion = job.system.partition("-")
             settings += [f"model.memory={memory}", f"model.fusion={fusion}"]
-        elif job.system != BASELINE:
+        elif job.system == "longer":
+            epochs = load_config(self.config.config, settings).stage1.epochs
+            settings.append(f"stage1.epochs={_LONGER * epochs}")
+        elif job.system not in (BASELINE, "fuzzy"):
             settings.append(f"model.context={job.system}")
         return load_config(self.config.config, settings)
 
+    def _corpora(self, job: Job) -> dict[str, Any]:
+        """What a job reads beside the corpora that the configuration names, or in their place."""
+        corpora: dict[str, Any] = {}
+        more = self.config.larger
+        if self.config.synth:
+            corpora = {split: _written_files(self.corpus, split) for split in SPLITS}
+        if job.larger and more.documents:
+            corpora["extra"] = _written_files(self.larger_corpus, "train")
+        elif job.larger:
+            corpora["extra"] = {"src": more.src, "trg": more.trg, "doc": more.doc}
+        if job.system == "fuzzy":  # filtered before its sources became longer
+            corpora = {split: _written_files(self.fuzzy_corpus, split) for split in SPLITS}
+            corpora |= {"min_sentences": 1, "max_words": 0, "max_ratio": 0.0}
+        return corpora
 
-def _synth_files(directory: Path, split: str) -> dict[str, str]:
-    """One split of an artificial corpus, as :class:`CorpusFiles` names it."""
+
+def _written_files(directory: Path, split: str) -> dict[str, str]:
+    """One split of a corpus that an experiment has written, as :class:`CorpusFiles` names it."""
     return {side: str(directory / f"{split}.{side}") for side in ("src", "trg", "doc")}
 
 
@@ -172,6 +248,9 @@ def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
     where = str(file)
     config = build(ExperimentConfig, read_toml(file), where)
     _check_grid(config, where)
+    if not config.recall.other.src:  # no other domain, no control of that name
+        systems = tuple(system for system in config.systems if system != "recall-other")
+        config = replace(config, systems=systems)
     experiment = Experiment(config, out or Path("experiments") / file.stem)
     load_config(config.config)  # at fault itself, it is named itself
     try:
@@ -194,6 +273,11 @@ def _check_grid(config: ExperimentConfig, where: str) -> None:
         twice = [value for value in values if values.count(value) > 1]
         if twice:
             raise UserError(f"{name} holds {twice[0]} twice", where=where, fix="name it once")
+    for system in config.systems:
+        base = config.base_of(system)
+        if base not in (None, BASELINE, *config.systems):
+            what = f"systems holds {system}, but not {base}, whose model it takes"
+            raise UserError(what, where=where, fix=f"add {base}")
     keys = {setting.partition("=")[0] for setting in _settings(config.set)}
     checks = (
         (not config.seeds, "seeds is empty", "write e.g. seeds = [1, 2]"),
@@ -203,7 +287,7 @@ def _check_grid(config: ExperimentConfig, where: str) -> None:
             "add it: every table compares with it, and the others begin with its weights",
         ),
         (
-            bool(keys & {"seed", "model.memory", "model.fusion", "model.context"}),
+            bool(keys & {"seed", "model.memory", "model.fusion", "model.context", "tm.fit"}),
             "[set] holds what tells the systems apart",
             "choose with seeds = [...] and systems = [...]",
         ),

@@ -14,7 +14,8 @@ from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from wholedoc.experiment import tables
-from wholedoc.experiment.grid import BASELINE, Job, SystemName
+from wholedoc.experiment.grid import BASELINE, PAPER_SYSTEMS, Job, SystemName
+from wholedoc.experiment.recall_tables import RecallTables
 from wholedoc.experiment.results import Results, RunResults
 from wholedoc.experiment.tables import FUSIONS, LABELS, CellMaker, read_printed
 from wholedoc.files import write_atomically
@@ -168,14 +169,16 @@ class Report:
 def build_report(results: Results) -> Report:
     """Measure everything and put it where the paper has it."""
     make = CellMaker(results)
-    blocks: list[Block] = [
-        tables.corpora_table(make),
-        tables.main_table(make),
-        tables.parameter_table(make),
-        *tables.local_context_tables(make),
-        tables.larger_corpus_figure(make),
-        Examples(tuple(choose_examples(results))),
-    ]
+    blocks: list[Block] = [tables.corpora_table(make)]
+    if set(make.config.systems) & set(PAPER_SYSTEMS[1:]):
+        blocks += [
+            tables.main_table(make),
+            tables.parameter_table(make),
+            *tables.local_context_tables(make),
+            tables.larger_corpus_figure(make),
+            Examples(tuple(choose_examples(results))),
+        ]
+    blocks += RecallTables(make).blocks()
     if make.config.synth:
         blocks.append(tables.artificial_table(make))
     blocks += [

@@ -5,6 +5,7 @@
 ``runs/<name>/test/shuffled.txt`` the translations that read the memory of another document
 ``runs/<name>/test/weights.safetensors``  attention weights over sentences, document by document
 ``runs/<name>/test/results.json`` the figures of the run; written last, when all else is there
+``runs/<base>/test-<name>/``      the same of a system that translates with the model of another
 ``failed.json``                   the runs that failed, and why
 """
 
@@ -66,6 +67,9 @@ class RunFigures:
     request: Request
     epochs: tuple[EpochFigures, ...]
     peak_rss_mb: float
+    perplexity: float | None = None
+    """Of the references of the test set, by what the system may know; None for what has no model,
+    or was translated before this was measured."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -85,10 +89,10 @@ class RunFigures:
 
 
 class ResultFiles:
-    """The files of one run."""
+    """The files of one job."""
 
-    def __init__(self, run: Path) -> None:
-        self.directory = run / "test"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.results = self.directory / "results.json"
         self.shuffled = self.directory / "shuffled.txt"
         self.weights = self.directory / "weights.safetensors"
@@ -122,6 +126,10 @@ def make_requests(experiment: Experiment) -> dict[Job, Request]:
             "shuffled": experiment.config.shuffled,
             **{name: digest(getattr(config.data, name)) for name in sets},
         }
+        if job.base is not None:
+            requests[job]["recall"] = job.system
+        if job.system == "recall-other":
+            requests[job]["other"] = digest(experiment.config.recall.other)
     return requests
 
 
@@ -193,7 +201,7 @@ def load_results(experiment: Experiment) -> Results:
     runs = {}
     asked = make_requests(experiment)
     for job, request in asked.items():
-        files = ResultFiles(experiment.run(job))
+        files = ResultFiles(experiment.test(job))
         figures = files.read(request)
         if figures is not None:
             passes = [read_lines(files.translations(n)) for n in range(figures.passes)]

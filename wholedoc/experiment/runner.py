@@ -6,6 +6,7 @@ there, so that the same command goes on after a kill.
 
 import fcntl
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -25,10 +26,17 @@ import torch
 from safetensors.torch import save
 
 from wholedoc.config import Config
-from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.results import TranslatedDocument, perplexity
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.experiment.grid import MEMORY_SYSTEMS, Experiment, Job
+from wholedoc.experiment.recalling import (
+    best_matches,
+    memory_path,
+    open_knowledge,
+    write_fuzzy,
+    write_memories,
+)
 from wholedoc.experiment.results import (
     EpochFigures,
     ResultFiles,
@@ -42,6 +50,7 @@ from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
 from wholedoc.synthetic import write_synth
+from wholedoc.tm.memory import TranslationMemory
 from wholedoc.training.loop import Stopped, peak_rss_mb, read_log
 from wholedoc.training.stages import train
 
@@ -57,8 +66,9 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
         stack.callback(signal.signal, signal.SIGTERM, before)
         _take(lock, experiment.out)
         _write_corpora(experiment)
+        write_memories(experiment)
         requests = make_requests(experiment)
-        done = [job for job in requests if ResultFiles(experiment.run(job)).read(requests[job])]
+        done = [job for job in requests if ResultFiles(experiment.test(job)).read(requests[job])]
         todo = [job for job in requests if job not in done]
         say(f"{len(done)} runs are done, {len(todo)} to do, {limit} at a time")
         pool = ProcessPool(partial(run_job, experiment), experiment.out / "logs")
@@ -228,50 +238,97 @@ def run_job(experiment: Experiment, name: str) -> None:
     with (experiment.out / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         config = experiment.job_config(job)
-        train(config, experiment.run(job))
+        if job.system == "fuzzy":
+            write_fuzzy(experiment)
+        if job.base is None:
+            train(config, experiment.run(job))
         say("translating the test set")
-        ResultFiles(experiment.run(job)).write(_translate(experiment, job, config))
+        files = ResultFiles(experiment.test(job))
+        files.directory.mkdir(exist_ok=True)
+        work = _copy if job.system == "copy" else _translate
+        files.write(work(experiment, job, config))
 
 
 def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
     """Write all translations and weights of a system; returns the figures for results.json."""
-    run = experiment.run(job)
-    files = ResultFiles(run)
-    files.directory.mkdir(exist_ok=True)
-    translator = Translator.load(run)
+    files = ResultFiles(experiment.test(job))
+    translator = Translator.load(experiment.run(job), own_memory=False)
     documents = read_documents(config)
     sources = [[pair.src for pair in document] for document in documents]
-    begun = time.monotonic()
-    found = translator.translate_documents(sources, config.search)
-    seconds = time.monotonic() - begun
+    references = [[pair.trg for pair in document] for document in documents]
+    with open_knowledge(experiment, job, documents) as known:
+        begun = time.monotonic()
+        found = translator.translate_documents(sources, config.search, known=known)
+        seconds = time.monotonic() - begun
+        scored = translator.score_documents(sources, references, "generated", known=known)
     passes = _passes(found, 1 + config.search.passes if translator.reads_documents else 1)
     _write_weights(files.weights, found)
-    if config.model.reads_translations and experiment.config.passes > config.search.passes:
-        more = replace(config.search, passes=experiment.config.passes)
-        further = _passes(translator.translate_documents(sources, more), 1 + more.passes)
-        passes += further[len(passes) :]
+    shuffled, use = False, None
+    if job.base is None:
+        passes += _further_passes(experiment, translator, sources)[len(passes) :]
+        shuffled = experiment.config.shuffled and job.system in MEMORY_SYSTEMS
+        if translator.reads_documents and job.system != "more":
+            use = replace(score_context_use(translator, documents, "generated"), documents=())
     for number, lines in enumerate(passes):
         write_lines(files.translations(number), lines)
-    shuffled = experiment.config.shuffled and job.system in MEMORY_SYSTEMS
     if shuffled:
         other = translator.translate_documents(sources, replace(config.search, shuffle_memory=True))
         write_lines(files.shuffled, _passes(other, 1 + config.search.passes)[-1])
-    use = None
-    if translator.reads_documents and job.system != "more":
-        use = replace(score_context_use(translator, documents, "generated"), documents=())
-    epochs = [line for line in read_log(run) if line["event"] == "epoch"]
-    return RunFigures(
+    figures = _figures(experiment, job, passes, seconds)
+    return replace(
+        figures,
         parameters=sum(p.numel() for p in translator.system.model.parameters()),
         src_vocabulary=len(translator.src_vocabulary),
         trg_vocabulary=len(translator.trg_vocabulary),
-        passes=len(passes),
-        table_pass=config.search.passes,
         shuffled=shuffled,
-        translation_seconds=seconds,
-        words_per_second=sum(len(line.split()) for line in passes[0]) / seconds,
         context_use=use,
+        peak_rss_mb=peak_rss_mb(),
+        perplexity=perplexity(
+            math.fsum(document.log_probability for document in scored),
+            sum(sum(document.words) for document in scored),
+        ),
+    )
+
+
+def _further_passes(
+    experiment: Experiment, translator: Translator, sources: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """All passes up to those of the passes curve, where the configuration has fewer."""
+    config, most = translator.config, experiment.config.passes
+    if not config.model.reads_translations or most <= config.search.passes:
+        return []
+    more = replace(config.search, passes=most)
+    return _passes(translator.translate_documents(sources, more), 1 + most)
+
+
+def _copy(experiment: Experiment, job: Job, config: Config) -> RunFigures:
+    """Write the target of the best match for each sentence; an empty line where there is none."""
+    begun = time.monotonic()
+    with TranslationMemory.open(memory_path(experiment, "train")) as memory:
+        matches = best_matches(memory, read_documents(config))
+    seconds = time.monotonic() - begun
+    lines = [" ".join(match.entry.trg.split()) if match else "" for match in matches]
+    write_lines(ResultFiles(experiment.test(job)).translations(0), lines)
+    return _figures(experiment, job, [lines], seconds)
+
+
+def _figures(
+    experiment: Experiment, job: Job, passes: Sequence[Sequence[str]], seconds: float
+) -> RunFigures:
+    """Those figures of a job that do not depend on its model."""
+    epochs = [line for line in read_log(experiment.run(job)) if line["event"] == "epoch"]
+    return RunFigures(
+        parameters=0,
+        src_vocabulary=0,
+        trg_vocabulary=0,
+        passes=len(passes),
+        table_pass=experiment.job_config(job).search.passes,
+        shuffled=False,
+        translation_seconds=seconds,
+        words_per_second=sum(len(line.split()) for line in passes[0]) / max(seconds, 1e-9),
+        context_use=None,
         request=make_requests(experiment)[job],
-        epochs=tuple(map(EpochFigures.from_json, epochs)),
+        epochs=tuple(map(EpochFigures.from_json, epochs)) if job.base is None else (),
         peak_rss_mb=peak_rss_mb(),
     )
 

@@ -45,6 +45,9 @@ FEWEST_UNITS = 6  # with fewer, no randomisation reaches p < .05: 2 / 2⁵ > .05
 FEW_UNITS = 30  # with fewer, the bootstrap rejects equal systems in more than 6 % of all cases
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]{2,8})*")
 _LEVELS = ((0.01, "**"), (0.05, "*"))
+Rows = list[int] | slice
+"""Some rows of statistics."""
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,9 @@ class _Counted:
     metric: Metric
     statistics: Mapping[str, Sequence[Array]]
 
-    def values(self, system: str) -> dict[str, Value]:
-        scores = np.array([self.metric.scores(s.sum(axis=0)) for s in self.statistics[system]])
+    def values(self, system: str, rows: Rows = _ALL) -> dict[str, Value]:
+        sums = [statistics[rows].sum(axis=0) for statistics in self.statistics[system]]
+        scores = np.array([self.metric.scores(each) for each in sums])
         many = len(scores) > 1
         deviations = scores.std(axis=0, ddof=1).tolist() if many else [None] * scores.shape[1]
         means = scores.mean(axis=0).tolist()
@@ -118,6 +122,17 @@ class AllCounts:
     def values(self, system: str) -> dict[str, Value]:
         """The scores of a system."""
         return {name: value for one in self.metrics for name, value in one.values(system).items()}
+
+    def values_among(self, system: str, sentences: Sequence[int]) -> dict[str, Value]:
+        """The scores of a system on some sentences, where they are scores of sentences."""
+        counted = [one for one in self.metrics if one.metric.unit == "sentence"]
+        found = [one.values(system, list(sentences)) for one in counted]
+        return {name: value for values in found for name, value in values.items()}
+
+    def statistics(self, system: str, name: str) -> Sequence[Array]:
+        """What a score of a system is made from, one array for each seed; none if it is missing."""
+        found = [one for one in self.metrics if name in one.metric.names]
+        return found[0].statistics[system] if found else []
 
     def test(self, system: str, baseline: str, trials: int, seed: int) -> dict[str, Tested]:
         """The scores of a system beside those of another; the same seed, the same p-values."""
@@ -265,8 +280,8 @@ def count_systems(
                     system: list(islice(arrays, len(seeds))) for system, seeds in systems.items()
                 }
                 counted.append(_Counted(metric, by_system))
-                found = set.intersection(*(set(counted[-1].values(system)) for system in systems))
-                empty = [score for score in make.names if score not in found]
+                found = [set(counted[-1].values(system)) for system in systems]
+                empty = [score for score in make.names if not all(score in each for each in found)]
                 missing |= dict.fromkeys(empty, "there is nothing to count")
             bar.advance(1, words)
     return AllCounts(data, counted, missing)

@@ -19,6 +19,7 @@ from wholedoc.progress import ProgressBar
 if TYPE_CHECKING:  # sets are read before torch is loaded
     from wholedoc.decoding.results import ScoredDocument
     from wholedoc.decoding.translator import Translator
+    from wholedoc.tm.memory import TranslationMemory
 
 _REQUIRED = ("source", "sentence", "reference", "alternatives")
 _FIELDS = (*_REQUIRED, "target", "kind", "tags")
@@ -74,19 +75,32 @@ def _measures(scored: "ScoredDocument") -> dict[str, Any]:
 
 
 def score_corpus(
-    translator: "Translator", corpus: Iterable[Document], memory: ScoringMemory = "given"
+    translator: "Translator",
+    corpus: Iterable[Document],
+    memory: ScoringMemory = "given",
+    *,
+    memories: "tuple[TranslationMemory, ...]" = (),
+    approved: bool = False,
 ) -> ScoredCorpus:
-    """Score the translations of all documents of a corpus."""
+    """Score the translations of all documents of a corpus.
+
+    ``memories`` are recalled from beside the model's own; where they are ``approved``, a sentence
+    also recalls the given translations of those before it.
+    """
     from wholedoc.decoding.results import ScoredDocument
+    from wholedoc.decoding.translator import Knowledge
 
     documents = list(corpus)
     scored: list[ScoredDocument] = []
     with ProgressBar("scoring", sum(map(len, documents))) as bar:
         for group in group_documents(documents, len):
+            targets = [[pair.trg for pair in document] for document in group]
+            given = [dict(enumerate(lines)) for lines in targets] if approved else []
             found = translator.score_documents(
                 [[pair.src for pair in document] for document in group],
-                [[pair.trg for pair in document] for document in group],
+                targets,
                 memory,
+                known=Knowledge(given, memories, rehearse=True),
             )
             scored += found
             bar.advance(sum(map(len, group)), sum(sum(document.words) for document in found))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from wholedoc.corpus.vocabulary import EOS
 
 WIDTH = 64  # numbers of a key
+LEAST_MATCH = 0.25  # pairs with less of a sentence have nothing to do with it
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
 _TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
@@ -77,7 +78,7 @@ class Recall(nn.Module):
     ends, the model decides whether the sentence does: pairs are shorter than what they are parts
     of. ``projection`` is A, ``center`` a point in the middle of all r', ``scores`` are τ, β, δ,
     ``gate`` is w. All of it is fitted after training, when no weight of the model changes any more.
-    Without cells λ is 0 exactly.
+    Without cells, and where no pair has a quarter of the sentence (max f < 1/4), λ is 0 exactly.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -123,8 +124,9 @@ class Recall(nn.Module):
         """λ_j, q and p_k from the distances."""
         tau, by_match, by_origin = self.scores
         words = cells.words[:, None].expand_as(distances)
-        known = cells.mask.any(dim=1)[:, None]  # (S, 1)
-        padding = ~cells.mask & known  # of a sentence without cells, nothing is left out
+        match = (cells.match * cells.mask).amax(dim=1)[:, None]  # (S, 1)
+        known = match >= LEAST_MATCH
+        padding = ~cells.mask & known  # where nothing is recalled, nothing is left out
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
         energies = energies - tau * distances
         weights = torch.softmax(energies.masked_fill(padding[:, None], float("-inf")), dim=-1)
@@ -140,7 +142,7 @@ class Recall(nn.Module):
             _logit(surest),
             _logit(most),
             log_types.gather(2, best[:, :, None])[:, :, 0],
-            (cells.match * cells.mask).amax(dim=1)[:, None].expand_as(most),
+            match.expand_as(most),
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
         return Recalled(gate * going_on * known, types * known[:, :, None], weights)

@@ -151,10 +151,7 @@ class TranslationMemory:
             Match(entry, IN_CONTEXT if same and best[entry.id] == EXACT else best[entry.id])
             for entry, same in found
         ]
-        matches.sort(key=lambda match: match.entry.id)
-        matches.sort(key=lambda match: match.entry.date, reverse=True)
-        matches.sort(key=lambda match: (-match.score, -match.entry.count))
-        return [match for match in matches if match.score >= least][:limit]
+        return [match for match in _ranked(matches) if match.score >= least][:limit]
 
     def search_all(
         self,
@@ -180,15 +177,18 @@ class TranslationMemory:
             encoded = self._encoded(database, text, tokens, _COVERING)
             ids, coverage = list(encoded), self._cover(tokens, list(encoded.values()))
             shares = dict(zip(ids, coverage.shares, strict=True))
-            chosen = [ids[place] for place in coverage.choose(limit)]
-            details = self._details(database, chosen, before)
-        found = {entry.id: (entry, same) for entry, same in details}
-        matches = []
-        for entry, same in (found[number] for number in chosen if number in found):
+            code = encode_tokens(tokens)
+            same = [number for number, other in encoded.items() if other == code]
+            chosen = dict.fromkeys((*same, *(ids[place] for place in coverage.choose(limit))))
+            details = self._details(database, list(chosen), before)
+        found = {}
+        for entry, in_context in details:
             score = percentage(tokens, split_tokens(entry.src))
-            score = IN_CONTEXT if same and score == EXACT else score
-            matches.append(Match(entry, score, shares[entry.id]))
-        return matches
+            score = IN_CONTEXT if in_context and score == EXACT else score
+            found[entry.id] = Match(entry, score, shares[entry.id])
+        exact = _ranked([match for match in found.values() if match.score >= EXACT])
+        others = [found[n] for n in chosen if n in found and found[n].score < EXACT]
+        return [*exact, *others][:limit]
 
     def coverage(self, text: str, sources: Sequence[str]) -> list[float]:
         """How much of a text other segments have, from 0 to 1; telling words count for more."""
@@ -350,3 +350,11 @@ def _keep_best(scores: dict[int, int], limit: int, least: int) -> dict[int, int]
     ranked = sorted(scores.values(), reverse=True)[:limit]
     floor = max(ranked[-1] if ranked else 0, least)
     return {number: score for number, score in scores.items() if score >= floor}
+
+
+def _ranked(matches: list[Match]) -> list[Match]:
+    """The best first: by score, then the more frequent, then the newer, then the older id."""
+    matches = sorted(matches, key=lambda match: match.entry.id)
+    matches.sort(key=lambda match: match.entry.date, reverse=True)
+    matches.sort(key=lambda match: (-match.score, -match.entry.count))
+    return matches
