@@ -41,6 +41,7 @@ COMMANDS = {
     "demo",
     "experiment",
     "tm build",
+    "tm fit",
     "tm add",
     "tm search",
     "tm stats",
@@ -430,9 +431,9 @@ def test_the_beam_of_the_command_line_wins(
     used = []
     search = descent.search
 
-    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+    def spy(predictor, src, lengths, config, *others):  # type: ignore[no-untyped-def]
         used.append(config.beam)
-        return search(predictor, src, lengths, config, nbest, readings)
+        return search(predictor, src, lengths, config, *others)
 
     monkeypatch.setattr(descent, "search", spy)
     cli("translate", trained / "run", given="s1\n")

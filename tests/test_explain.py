@@ -2,6 +2,7 @@
 
 import html
 import io
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -20,7 +21,9 @@ from wholedoc.config import Config, ModelConfig, SearchConfig, VocabularyConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import SourceDocument, read_source_lines
 from wholedoc.corpus.vocabulary import build_vocabularies
-from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.known import KnownPair
+from wholedoc.decoding.recollection import RecalledWord, WordSource
+from wholedoc.decoding.results import Task, TranslatedDocument
 from wholedoc.decoding.translator import Translator
 from wholedoc.model.language import SentenceVectors
 from wholedoc.model.translation import TranslationModel, initialise
@@ -140,9 +143,15 @@ def translated(
     *history: list[str],
     source: torch.Tensor | None = None,
     target: torch.Tensor | None = None,
+    known: list[list[KnownPair]] | None = None,
+    recall: list[list[RecalledWord]] | None = None,
+    approved: dict[int, str] | None = None,
 ) -> TranslatedDocument:
     objective = [-10.0 * number for number in range(1, len(history))]
-    return TranslatedDocument([], list(history), source, target, objective, [])
+    known = known or [[] for _ in history[0]]
+    task = Task([], SearchConfig(), approved=approved or {})
+    weights = source, target
+    return TranslatedDocument([], list(history), *weights, objective, [], known, recall, task)
 
 
 def page_of(
@@ -242,6 +251,138 @@ def test_other_reports_share_the_look() -> None:
     assert page.count("<tr><td>") == 2
     assert "<script>" not in page
     assert "border-collapse" in page
+
+
+# Recalled words
+
+PAIR = KnownPair("Die rote Tür", "The red door", 66, 0.5, "oven", 4, "a.tmx", "2024", Path("tm"), 1)
+OWN = KnownPair("Das Haus", "The house", 50, 0.5, "", 2, "")
+
+
+def word(
+    text: str, share: float = 0.9, *sources: tuple[int, str, float], gate: float = 0.8
+) -> RecalledWord:
+    return RecalledWord(text, gate, share, tuple(WordSource(*source) for source in sources))
+
+
+def recalled(
+    *words: RecalledWord, text: str = "", known: tuple[KnownPair, ...] = (PAIR, OWN)
+) -> TranslatedDocument:
+    """A document of one sentence with what its words were recalled from."""
+    text = text or " ".join(each.text for each in words)
+    return translated([text], known=[list(known)], recall=[list(words)])
+
+
+MARKED = re.compile(r"<mark (class=\"recalled\" style=.*?)>(.*?)</mark>")
+
+
+def words_of(page: str) -> list[tuple[str, dict[str, str]]]:
+    """The marked words of the sentences of a page, with their attributes."""
+    found = MARKED.findall(page.partition("<tbody>")[2])
+    return [(plain(text), dict(re.findall(r'([\w-]+)="([^"]*)"', given))) for given, text in found]
+
+
+def final_of(page: str) -> str:
+    """The last translation of the first sentence, without what stands below it."""
+    cell = page.partition('<td class="final"')[2].partition(">")[2].partition("</td>")[0]
+    cell = re.sub(r"<details.*?</details>|<span data-update=.\d. hidden>.*?</span>", "", cell)
+    return html.unescape(re.sub(r"</?(mark|ins|span)\b.*?>", "", cell))
+
+
+def test_recalled_words_name_their_pairs(tmp_path: Path) -> None:
+    words = [
+        word("The", 0.02, (0, "The", 0.9)),
+        word("red", 0.97, (0, "red", 0.8), (1, "house", 0.07), (1, "The", 0.01)),
+        word("house.", 0.456, (1, "house", 0.9)),
+        word("so", 0.9),
+    ]
+    text = page_of(tmp_path, (document("Das rote Haus."), recalled(*words)))
+    assert final_of(text) == "The red house. so"
+    (red, first), (house, second) = words_of(text)  # a small share and no source: no mark
+    assert (red, house) == ("red", "house.")
+    assert json.loads(html.unescape(first["data-from"])) == [[1, 0.8], [2, 0.07, "house"]]
+    assert json.loads(html.unescape(second["data-from"])) == [[2, 0.9, "house"]]
+    assert (first["style"], first["data-gate"]) == ("--share:0.97", "0.80")
+    assert second["title"] == "46 % recalled: pair 2"  # without JavaScript
+    pairs = re.findall(r'<li value="(\d)">(.*?)</li>', text)
+    assert [number for number, _ in pairs] == ["1", "2"]
+    assert "Die rote Tür" in pairs[0][1]
+    assert "66 % match, a.tmx, document oven, pair 4, 2024" in pairs[0][1]
+    assert "50 % match, approved in this document, sentence 3" in pairs[1][1]
+    assert "2 of 4 words are tinted" in text
+    assert "<summary>2 known pairs</summary>" in text
+
+
+def test_only_pairs_that_words_came_from_are_listed(tmp_path: Path) -> None:
+    text = page_of(tmp_path, (document("1"), recalled(word("house", 0.9, (1, "house", 0.9)))))
+    assert re.findall(r'<li value="(\d)">', text) == ["2"]
+    text = page_of(tmp_path, (document("1"), recalled(word("house", 0.01, (1, "house", 0.9)))))
+    assert "<details" not in text
+    assert "0 of 1 words are tinted" in text
+
+
+def test_without_known_pairs_there_is_no_legend(tmp_path: Path) -> None:
+    text = page_of(tmp_path, (document("1"), translated(["a"], recall=[[word("a", 0.0)]])))
+    assert 'class="legend"' not in text
+
+
+def test_recalled_words_are_escaped(tmp_path: Path) -> None:
+    evil = replace(PAIR, src=EVIL, trg=EVIL, document=EVIL, origin=EVIL)
+    words = [word(text, 0.9, (0, f"{text}<i>", 0.9)) for text in EVIL.split()]
+    text = page_of(tmp_path, (document(EVIL), recalled(*words, known=(evil,))))
+    assert "<script>alert" not in text
+    assert "<i>" not in text
+    assert text.count("<script>") == 1
+    assert final_of(text) == EVIL
+    assert [found for found, _ in words_of(text)] == EVIL.split()
+    assert text.count(html.escape(EVIL)) == 5  # source; the pair, its document and its origin
+    assert "http" not in text
+
+
+def test_words_that_are_written_in_another_way_do_not_shift_others(tmp_path: Path) -> None:
+    """An unknown word is replaced, and marks stand where they belong."""
+    words = [word(text, 0.9, (0, text, 0.9)) for text in ("a", "<unk>", "is", "is", ".")]
+    text = page_of(tmp_path, (document("1"), recalled(*words, text="a dog is is.")))
+    assert final_of(text) == "a dog is is."
+    assert [found for found, _ in words_of(text)] == ["a", "is", "is", "."]
+    assert "</mark> dog <mark" in text
+    strange = recalled(word("is", 0.9, (0, "is", 0.9)), text="this is not it")
+    assert words_of(page_of(tmp_path, (document("1"), strange))) == []
+
+
+known_texts = st.lists(
+    st.text(st.sampled_from("ab<>&\"'.äé家ש"), min_size=1, max_size=4), max_size=6
+)
+
+
+@given(known_texts, known_texts)
+@settings(max_examples=50, deadline=None)
+def test_marks_of_recall_lose_no_text(before: list[str], after: list[str]) -> None:
+    words = [word(text, 0.9, (0, text, 0.9)) for text in after]
+    history = [" ".join(before)], [" ".join(after)]
+    found = translated(*history, known=[[PAIR]], recall=[words])
+    page = Explanation("m", "s", BOTH, SearchConfig(), True)
+    page.add(document("1"), found)
+    assert final_of(page.sections[0]) == " ".join(after)
+    assert [text for text, _ in words_of(page.sections[0])] == after
+
+
+def test_changes_stay_marked_in_recalled_words(tmp_path: Path) -> None:
+    words = [word("a", 0.9, (0, "red", 0.9)), word("door.", 0.9, (0, "door", 0.9))]
+    found = translated(["a house."], ["a flat."], ["a door."], known=[[PAIR]], recall=[words])
+    text = page_of(tmp_path, (document("1"), found))
+    assert '<span data-update="1" hidden>a <ins>flat</ins>.</span>' in text
+    assert '<span data-update="2"><mark ' in text
+    assert "><ins>door</ins>.</mark></span><details" in text
+    assert "a <del>house</del>." in text
+
+
+def test_approved_sentences_are_named_so(tmp_path: Path) -> None:
+    found = translated(["a", "b"], known=[[], [OWN]], recall=[[], []], approved={0: "a"})
+    text = page_of(tmp_path, (document("1", "2"), found))
+    assert text.count('<span class="approved">approved</span>') == 1
+    assert 'dir="auto">a<span class="approved">' in text
+    assert "One approved sentence stayed as it is." in text
 
 
 # Every kind of model

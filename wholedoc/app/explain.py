@@ -1,4 +1,4 @@
-"""A page that explains translations: what each pass changed, and which sentences each one read."""
+"""A page that explains translations: what each pass changed, what was read, what was recalled."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,6 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc import __version__
+from wholedoc.app.recalled import (
+    Span,
+    draw_legend,
+    draw_pairs,
+    draw_recalled,
+    mark_spans,
+    recalled_words,
+)
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.readers import SourceDocument
 from wholedoc.decoding.results import TranslatedDocument
@@ -19,7 +27,7 @@ from wholedoc.rendering.tables import escape, make_page, make_table
 _LISTED = 25  # sentences that are named of those one sentence read; the rest is summed up
 _FOREMOST = 3  # of them, those that are named in the table
 _SMALLEST = 0.0005  # what would be shown as 0.000
-_WORD = re.compile(r"(\s*)(\w+|[^\w\s])")
+_WORD = re.compile(r"\w+|[^\w\s]")
 _WITHOUT_WEIGHTS = {
     "wang2017": "Each sentence read up to three source sentences before it. This model has one "
     "summary of them and no weights, so none are shown.",
@@ -45,10 +53,13 @@ class Explanation:
     """Of the documents so far."""
     sections: list[str] = field(default_factory=list)
     """The documents so far, as HTML."""
+    memories: dict[str, None] = field(default_factory=dict)
+    """The translation memories they recalled from, in order."""
 
     def add(self, document: SourceDocument, translated: TranslatedDocument) -> None:
         """Explain one more document."""
         self.names.append(document.name)
+        self.memories |= {str(memory.path): None for memory in translated.task.memories}
         texts = [text for _, text in document.sentences]
         number, last = len(self.names), len(translated.history) - 1
         maps = "".join(
@@ -60,6 +71,7 @@ class Explanation:
             f'<section id="d{number}" data-last="{last}" data-order="{self.search.order}">',
             f"<h2>Document {escape(document.name)}</h2>",
             f"<p>{self._describe(translated)}</p>",
+            draw_legend(translated),
             f'<div class="overview">{_draw_updates(translated)}{maps}</div>',
             _draw_controls(last) if last else "",
             _draw_sentences(number, texts, translated),
@@ -86,6 +98,7 @@ class Explanation:
             chooser if len(self.names) > 1 else "",
             *(self.sections or ["<p>There was nothing to translate.</p>"]),
             '<aside id="panel" aria-label="what the chosen sentence read" hidden></aside>',
+            '<div id="recall" role="status" hidden></div>',
         ]
         style, script = "explain.css", "explain.js"
         write_atomically(path, make_page(title, "\n".join(body), style=style, script=script))
@@ -102,14 +115,15 @@ class Explanation:
             updates = f"at most {search.passes}, {search.order}"
             descent = {"first pass": f"by {first}", "updates": updates}
         beam = "greedy" if search.beam == 1 else f"beam {search.beam}"
+        known = {"translation memories": ", ".join(self.memories)} if self.memories else {}
         model = f"{self.model} ({kind})"
-        return {"model": model, "search": beam, **descent, "wholedoc": __version__}
+        return {"model": model, "search": beam, **descent, **known, "wholedoc": __version__}
 
     def _describe(self, translated: TranslatedDocument) -> str:
         """What this page shows, or why it shows no weights."""
         memories = _memories(translated)
         if not self.reads_document:
-            return "Nothing was read: this model translates each sentence by itself."
+            return "No other sentence was read: this model translates each sentence by itself."
         by_document = len(translated.history) > 1 or self.search.first_pass == "document"
         if not memories and by_document and self.config.context in _WITHOUT_WEIGHTS:
             return _WITHOUT_WEIGHTS[self.config.context]
@@ -130,22 +144,18 @@ class Explanation:
 
 def mark_changes(before: str, after: str) -> tuple[str, str]:
     """Two translations as HTML, the words that differ in ``<del>`` and ``<ins>``."""
-    old, new = _WORD.findall(before), _WORD.findall(after)
-    matcher = SequenceMatcher(None, [w for _, w in old], [w for _, w in new], autojunk=False)
-    left, right = [], []
-    for change, i, i_end, j, j_end in matcher.get_opcodes():
-        left.append(_mark(old[i:i_end], "" if change == "equal" else "del"))
-        right.append(_mark(new[j:j_end], "" if change == "equal" else "ins"))
-    return "".join(left), "".join(right)
+    old, new = _changes(before, after)
+    return mark_spans(before.rstrip(), old, "del"), mark_spans(after.rstrip(), new, "ins")
 
 
-def _mark(words: list[tuple[str, str]], tag: str) -> str:
-    """Words in a row with the space before each, in one tag but for the first space."""
-    if not words:
-        return ""
-    first = escape(words[0][0])
-    text = escape("".join(space + word for space, word in words)[len(words[0][0]) :])
-    return f"{first}<{tag}>{text}</{tag}>" if tag else f"{first}{text}"
+def _changes(before: str, after: str) -> tuple[list[Span], list[Span]]:
+    """Where two texts have words that differ."""
+    old, new = list(_WORD.finditer(before)), list(_WORD.finditer(after))
+    matcher = SequenceMatcher(None, [w[0] for w in old], [w[0] for w in new], autojunk=False)
+    changed = [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
+    left = [(old[i].start(), old[i_end - 1].end()) for i, i_end, _, _ in changed if i < i_end]
+    right = [(new[j].start(), new[j_end - 1].end()) for _, _, j, j_end in changed if j < j_end]
+    return left, right
 
 
 def _memories(translated: TranslatedDocument) -> dict[str, Tensor]:
@@ -196,7 +206,7 @@ def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocumen
         read = [_draw_read(side, weights[t]) for side, weights in memories.items()]
         contents = {
             "source": escape(text),
-            **_draw_versions(versions),
+            **_draw_versions(translated, t),
             "read": "<br>".join(shown for shown, _ in read),
         }
         cells = "".join(
@@ -217,19 +227,24 @@ def _draw_sentences(number: int, texts: list[str], translated: TranslatedDocumen
     )
 
 
-def _draw_versions(versions: list[str]) -> dict[str, str]:
+def _draw_versions(translated: TranslatedDocument, t: int) -> dict[str, str]:
     """A sentence's first and final translation, as they look beside each update."""
+    versions = [sentences[t].rstrip() for sentences in translated.history]
+    words, known = recalled_words(translated, t), translated.known[t]
+    approved = '<span class="approved">approved</span>' if t in translated.approved else ""
+    below = approved + draw_pairs(versions[-1], words, known)
     if len(versions) == 1:
-        return {"final": escape(versions[0])}
+        return {"final": draw_recalled(versions[0], words) + below}
     last = len(versions) - 1
-    pairs = [mark_changes(versions[0], later) for later in versions[1:]]
-    return {
-        name: "".join(
-            f'<span data-update="{number}"{"" if number == last else " hidden"}>{pair[side]}</span>'
-            for number, pair in enumerate(pairs, start=1)
-        )
-        for side, name in enumerate(("first", "final"))
-    }
+    shown: dict[str, list[str]] = {"first": [], "final": []}
+    for number, later in enumerate(versions[1:], start=1):
+        old, new = _changes(versions[0], later)
+        recalled = words if number == last else []  # it was the last pass that they tell of
+        both = mark_spans(versions[0], old, "del"), draw_recalled(later, recalled, new)
+        for name, text in zip(shown, both, strict=True):
+            hidden = "" if number == last else " hidden"
+            shown[name].append(f'<span data-update="{number}"{hidden}>{text}</span>')
+    return {"first": "".join(shown["first"]), "final": "".join(shown["final"]) + below}
 
 
 def _draw_read(side: str, weights: Float[Tensor, " cell"]) -> tuple[str, str]:

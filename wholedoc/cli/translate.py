@@ -68,7 +68,8 @@ def translate(
         _of_model("For an unknown word: nothing, its source word, or that translated."),
     ] = None,
     explain: Annotated[
-        Path | None, Option(help="Write a page: what each pass changed, what each sentence read.")
+        Path | None,
+        Option(help="Write a page: what changed, what each sentence read, what was recalled."),
     ] = None,
     int8: Annotated[
         bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")

@@ -1,8 +1,11 @@
 "use strict";
 // A document is a section, a sentence a row. A row says which sentences were read in the attributes
 // data-source and data-target, "sentence:weight …", and in data-…-rest, "sentences:weight".
+// A recalled word says in data-from which of the known pairs listed below its sentence it came from,
+// [[number, weight, the word there if it is another one], …], and in data-gate how much recall counted.
 const sides = ["source", "target"];
 const panel = document.getElementById("panel");
+const told = document.getElementById("recall");
 
 const element = (name, text = "", kind = "") => {
   const made = document.createElement(name);
@@ -21,6 +24,7 @@ function clear() {
   }
   for (const mark of document.querySelectorAll(".map .row")) mark.setAttribute("visibility", "hidden");
   panel.hidden = true;
+  stopTelling();
 }
 
 // The translation that was read: of the update before the last, or of the last where sentences
@@ -95,6 +99,74 @@ function step(row, forward) {
   if (next) next.querySelector("button").focus();
 }
 
+// Where a word stands in a text: between letters of other words only where it stands nowhere else.
+function placesOf(word, text) {
+  const places = [];
+  const letter = /[\p{L}\p{M}\p{N}]/u;
+  for (let at = text.indexOf(word); word && at >= 0; at = text.indexOf(word, at + word.length)) {
+    const inside = letter.test(text[at - 1] || "") && letter.test(word[0]);
+    const goesOn = letter.test(text[at + word.length] || "") && letter.test(word[word.length - 1]);
+    if (!inside && !goesOn) places.push(at);
+  }
+  return places.length || !text.includes(word) || !word ? places : [text.indexOf(word)];
+}
+
+function markWord(made, word) {
+  const text = made.textContent;
+  let end = 0;
+  made.replaceChildren();
+  for (const at of placesOf(word, text)) {
+    made.append(text.slice(end, at), element("mark", word));
+    end = at + word.length;
+  }
+  made.append(text.slice(end));
+}
+
+function source(cell, word, [number, weight, other]) {
+  const pair = [...cell.querySelectorAll(".known li")].find((item) => item.value === number);
+  const part = element("div");
+  part.append(...[...pair.children].map((child) => child.cloneNode(true)));
+  markWord(part.querySelector(".trg"), other === undefined ? word.textContent : other);
+  part.querySelector("small").append(`; weight ${weight.toFixed(2)}`);
+  return part;
+}
+
+function tell(word) {
+  stopTelling();
+  const share = Math.round(100 * word.style.getPropertyValue("--share"));
+  const head = element("p");
+  const name = element("b", word.textContent);
+  name.dir = "auto";
+  head.append(name, ` ${share} % recalled, λ = ${word.dataset.gate}`);
+  const sources = JSON.parse(word.dataset.from);
+  told.replaceChildren(head, ...sources.map((each) => source(word.closest("td"), word, each)));
+  word.classList.add("told");
+  word.setAttribute("aria-describedby", told.id);
+  told.hidden = false;
+  const place = word.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - told.offsetWidth - 8;
+  told.style.left = `${window.scrollX + Math.max(8, Math.min(place.left, room))}px`;
+  const above = place.top - told.offsetHeight - 6;
+  const below = place.bottom + told.offsetHeight + 6 <= window.innerHeight || above < 0;
+  told.style.top = `${window.scrollY + (below ? place.bottom + 6 : above)}px`;
+}
+
+function stopTelling() {
+  for (const word of document.querySelectorAll(".recalled.told")) {
+    word.classList.remove("told");
+    word.removeAttribute("aria-describedby");
+  }
+  told.hidden = true;
+}
+
+// The focus goes along the recalled words of a sentence, its number before them.
+function stepWord(row, key) {
+  const stops = [row.querySelector("button"), ...row.querySelectorAll(".recalled")];
+  const leftwards = getComputedStyle(row.querySelector("td.final")).direction === "rtl";
+  const forward = (key === "ArrowRight") !== leftwards;
+  stops[stops.indexOf(document.activeElement) + (forward ? 1 : -1)]?.focus();
+}
+
 function chooseFromMap(event, section, map) {
   const svg = map.querySelector("svg");
   const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(
@@ -129,10 +201,23 @@ for (const section of document.querySelectorAll("section")) {
     row.addEventListener("click", () => choose(row));
     row.addEventListener("focusin", () => choose(row));
     row.addEventListener("keydown", (event) => {
-      if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+      if (!event.key.startsWith("Arrow")) return;
       event.preventDefault();
-      step(row, event.key === "ArrowDown");
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") step(row, event.key === "ArrowDown");
+      else stepWord(row, event.key);
     });
+    for (const word of row.querySelectorAll(".recalled")) {
+      word.removeAttribute("title");  // it is for browsers without this script
+      word.addEventListener("mouseenter", () => tell(word));
+      word.addEventListener("mouseleave", () => {
+        if (document.activeElement !== word) stopTelling();
+      });
+      word.tabIndex = -1;
+      for (const what of ["focus", "click"]) {
+        word.addEventListener(what, () => setTimeout(() => tell(word)));  // when the row is chosen
+      }
+      word.addEventListener("blur", stopTelling);
+    }
   }
   for (const map of section.querySelectorAll(".map")) {
     map.addEventListener("click", (event) => chooseFromMap(event, section, map));
