@@ -129,9 +129,9 @@ def test_a_settled_document_is_left_alone(order: str, monkeypatch: pytest.Monkey
     searched: list[int] = []
     search_all = descent_module.search
 
-    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+    def spy(predictor, src, lengths, *rest):  # type: ignore[no-untyped-def]
         searched.append(len(src))
-        return search_all(predictor, src, lengths, config, nbest, readings)
+        return search_all(predictor, src, lengths, *rest)
 
     monkeypatch.setattr(descent_module, "search", spy)
     config = replace(CONFIG, passes=8, order=order)

@@ -307,7 +307,7 @@ def test_recalled_words_name_their_pairs(tmp_path: Path) -> None:
     pairs = re.findall(r'<li value="(\d)">(.*?)</li>', text)
     assert [number for number, _ in pairs] == ["1", "2"]
     assert "Die rote Tür" in pairs[0][1]
-    assert "66 % match, a.tmx, document oven, pair 4, 2024" in pairs[0][1]
+    assert "66 % match, a.tmx, document oven, pair 5, 2024" in pairs[0][1]
     assert "50 % match, approved in this document, sentence 3" in pairs[1][1]
     assert "2 of 4 words are tinted" in text
     assert "<summary>2 known pairs</summary>" in text

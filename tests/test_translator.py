@@ -138,9 +138,9 @@ def test_a_very_long_sentence_is_translated_in_pieces(
     searched: list[int] = []
     search = descent.search
 
-    def spy(predictor, src, lengths, config, nbest, readings):  # type: ignore[no-untyped-def]
+    def spy(predictor, src, lengths, *rest):  # type: ignore[no-untyped-def]
         searched.extend(lengths.tolist())
-        return search(predictor, src, lengths, config, nbest, readings)
+        return search(predictor, src, lengths, *rest)
 
     monkeypatch.setattr(descent, "search", spy)
     long = space.join(["house", "dog", "the", "unheard", ",", "?"] * 80)
@@ -481,8 +481,9 @@ def test_a_translator_can_be_pickled(translators, kind: Kind, int8: bool) -> Non
 
 
 def test_the_package_offers_what_a_caller_needs() -> None:
-    names = ("ScoredDocument", "SearchConfig", "TranslatedDocument", "Translation", "Translator")
-    assert {*names, "UserError", "__version__"} == set(wholedoc.__all__)
+    results = ("ScoredDocument", "TranslatedDocument", "Translation")
+    others = ("Knowledge", "SearchConfig", "TranslationMemory", "Translator", "UserError")
+    assert {*results, *others, "__version__"} == set(wholedoc.__all__)
     assert wholedoc.UserError is UserError
     assert wholedoc.SearchConfig is SearchConfig
     assert wholedoc.Translator is Translator

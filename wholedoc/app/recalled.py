@@ -78,7 +78,7 @@ def name_pair(pair: KnownPair) -> str:
         f"{pair.score} % match",
         pair.origin,
         f"document {pair.document}",
-        f"pair {pair.place}",
+        f"pair {pair.place + 1}",
     ]
     return ", ".join([*parts, pair.date] if pair.date else parts)
 

@@ -23,7 +23,7 @@ class KnownPair:
     """How much of the sentence its source has, from 0 to 1; telling words count for more."""
     document: str
     place: int
-    """Its place in that document."""
+    """Its place in that document, counted from 0."""
     origin: str
     """The file it came from; empty for an approved sentence of the document itself."""
     date: str = ""
@@ -57,7 +57,7 @@ class KnownPair:
             match.score,
             match.coverage,
             entry.document,
-            entry.place,
+            entry.place - 1,
             entry.origin,
             entry.date,
             memory.path,
