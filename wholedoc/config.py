@@ -256,7 +256,8 @@ class MemoryConfig:
     approved: CountOrZero = 16
     """Approved sentences of its own document that a sentence may recall: its best matches."""
     exact: bool = True
-    """A sentence that a translation memory has gets its translation from there, as it is."""
+    """A sentence that was approved before in its document, or that a translation memory has, gets
+    its translation from there, as it is."""
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ class KnownPair:
 
     @property
     def exact(self) -> bool:
-        """Whether it is a sentence of a memory with the same tokens."""
-        return self.score >= EXACT and not self.approved
+        """Whether its source has the same tokens as the sentence."""
+        return self.score >= EXACT
 
     @property
     def key(self) -> tuple[str, str]:
@@ -127,3 +127,9 @@ class _Document:
             return []
         coverage = cover(self.codes[t], [self.codes[u] for u in places], self.worth)
         return [(places[n], coverage.shares[n]) for n in coverage.choose(limit)]
+
+
+def find_exact(known: Sequence[KnownPair]) -> int | None:
+    """Which known pair of a sentence has the very sentence: an approved one before any other."""
+    exact = [n for n, pair in enumerate(known) if pair.exact]
+    return min(exact, key=lambda n: (not known[n].approved, n), default=None)

@@ -10,7 +10,7 @@ from torch import Tensor
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.decoding.document import Sentence
-from wholedoc.decoding.known import Known, KnownPair
+from wholedoc.decoding.known import Known, KnownPair, find_exact
 from wholedoc.decoding.recall import CellRow, Recaller
 from wholedoc.decoding.scoring import decode_given, of_words, see_words
 from wholedoc.model.decoder import Decoded
@@ -98,10 +98,11 @@ def join_words(
     return words
 
 
-def copied_words(text: str) -> list[RecalledWord]:
-    """The words of a translation that was taken from the first known pair as it is."""
-    words = text.split()
-    return [RecalledWord(word, 1.0, 1.0, (WordSource(0, word, 1.0),)) for word in words]
+def copied_words(known: Sequence[KnownPair]) -> list[RecalledWord]:
+    """The words of a translation that was taken from the pair with the same sentence as it is."""
+    pair = find_exact(known)
+    words = [] if pair is None else known[pair].trg.split()
+    return [RecalledWord(word, 1.0, 1.0, (WordSource(pair or 0, word, 1.0),)) for word in words]
 
 
 def _word_at(names: Sequence[str], place: int, vocabulary: Vocabulary) -> str:

@@ -15,7 +15,7 @@ from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
-from wholedoc.decoding.known import KnownPair, find_known
+from wholedoc.decoding.known import KnownPair, find_exact, find_known
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.recall import Recaller
 from wholedoc.decoding.recollection import RecalledWord, copied_words, join_words, recollect
@@ -275,8 +275,9 @@ class Translator:
 
     def _prepare(self, task: Task) -> "_Prepared":
         """Split and encode a document, and find what its sentences know."""
-        known, exact = self._find_known(task), self.config.tm.exact
-        given = {t: p[0].trg for t, p in enumerate(known) if exact and p and p[0].exact}
+        known = self._find_known(task)
+        exact = dict(enumerate(map(find_exact, known))) if self.config.tm.exact else {}
+        given = {t: known[t][n].trg for t, n in exact.items() if n is not None}
         if not task.rehearse:
             given |= task.approved
         pieces = [
@@ -450,7 +451,7 @@ class Translator:
                 names = self.trg_vocabulary.to_tokens(document.tokens[i])
                 words[t] += join_words(found, names, prepared.known[t], self.trg_vocabulary)
             elif prepared.places[t] not in prepared.task.approved:
-                words[t] = copied_words(prepared.known[t][0].trg)
+                words[t] = copied_words(prepared.known[t])
         return words
 
     def _joined(
