@@ -35,7 +35,6 @@ from wholedoc.decoding.scoring import (
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
 from wholedoc.kernels import round_weights
-from wholedoc.model.memory import Readings
 from wholedoc.model.recall import Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.model import TrainedModel, load_model
@@ -410,11 +409,10 @@ class Translator:
         for found in document.passes:
             rest = iter(found)
             passes.append([self._joined(pieces, rest, task.config) for pieces in prepared.pieces])
-        first = [sum(counts[:t]) for t in range(len(counts))]
-        for t, place in enumerate(first):
-            if place in prepared.fixed:
+        for t, place in enumerate(prepared.places):
+            if place in prepared.given:  # to the letter
                 for translations in passes:
-                    translations[t] = [replace(translations[t][0], text=prepared.fixed[place])]
+                    translations[t] = [replace(translations[t][0], text=prepared.given[place])]
         return TranslatedDocument(
             passes[-1],
             [[candidates[0].text for candidates in translations] for translations in passes],
@@ -432,8 +430,8 @@ class Translator:
     ) -> list[list[RecalledWord]]:
         """What the words of the final translations were recalled from, sentence by sentence."""
         words: list[list[RecalledWord]] = [[] for _ in prepared.pieces]
-        by_document = len(document.passes) > 1 or document.readings != Readings()
-        system = self.system
+        system, first = self.system, prepared.task.config.first_pass
+        by_document = system.reads_documents and (len(document.passes) > 1 or first == "document")
         recaller = system.recaller if by_document else system.base_recaller
         if recaller is None:
             return words
