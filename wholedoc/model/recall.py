@@ -81,14 +81,15 @@ class Recall(nn.Module):
         d_k = ‖A (r_j − r'_k)‖²
         p_k = softmax_k(−τ d_k + β f_k + δ [approved]),   q_end = Σ_{k: y'_k = </s>} p_k
         λ_j = (1 − q_end) σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q,
-                                 log P_model(y*), max f))
+                                 log P_model(y*), max f, Σ_{k approved} p_k))
 
     r_j and r'_k are what the output layer sees ([dec-out]); f_k is how much of the sentence the
     source of the cell's pair has; y* is the word with the largest q. Where the recalled pair
     ends, the model decides whether the sentence does: pairs are shorter than what they are parts
     of. ``projection`` is A, ``center`` a point in the middle of all r', ``scores`` are τ, β, δ,
     ``gate`` is w. All of it is fitted after training, when no weight of the model changes any more.
-    Without cells, and where no pair has a quarter of the sentence (max f < 1/4), λ is 0 exactly.
+    Without cells λ is 0 exactly; so it is where no pair is approved and none has a quarter of the
+    sentence (max f < 1/4).
     """
 
     def __init__(self, hidden: int) -> None:
@@ -96,7 +97,7 @@ class Recall(nn.Module):
         self.projection = nn.Parameter(torch.zeros(min(WIDTH, hidden), hidden))
         self.center = nn.Parameter(torch.zeros(hidden))
         self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
-        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0, 0.0]))
+        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0]))
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
         """A (r − c)."""
@@ -135,7 +136,7 @@ class Recall(nn.Module):
         tau = tau.clamp(min=_SMALLEST)
         words = cells.words[:, None].expand_as(distances)
         match = (cells.match * cells.mask).amax(dim=1)[:, None]  # (S, 1)
-        known = match >= LEAST_MATCH
+        known = (match >= LEAST_MATCH) | (cells.approved * cells.mask).any(dim=1)[:, None]
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
         energies = energies - tau * distances
         weights = torch.softmax(energies, dim=-1)
@@ -152,6 +153,7 @@ class Recall(nn.Module):
             _logit(most),
             log_types.gather(2, best[:, :, None])[:, :, 0],
             match.expand_as(most),
+            (weights * cells.approved[:, None]).sum(dim=-1),
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
         return Recalled(gate * going_on * known, types * known[:, :, None], weights)

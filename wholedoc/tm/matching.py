@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 EXACT = 100
 IN_CONTEXT = 101
 """An exact match whose segment before it is the same, too."""
-LEAST_COVERAGE = 0.1
+LEAST_COVERAGE = 0.05
 """A segment with less of a text, by worth, has nothing to do with it."""
 _COVERED = 0.4  # what a word is still worth after a segment that has it was chosen
 _LENGTH = 8  # tokens that every segment counts as more than it has
@@ -72,7 +72,7 @@ class Coverage(NamedTuple):
         """Segments that together have the tokens of the text: their places, best first.
 
         Each is the one with the largest Σ_w worth(w) · shared count of w · 0.4^(times w was covered
-        already) / √(8 + length); one that has a tenth of the text or less is no help.
+        already) / √(8 + length); one that has less than a twentieth of the text is no help.
         """
         gains = self.shared / np.sqrt(_LENGTH + self.lengths)[:, None]
         gains[np.array(self.shares, dtype=np.float32) < LEAST_COVERAGE] = 0

@@ -40,7 +40,7 @@ _NEAREST = 32  # cells of a word
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
 _PENALTY = 1e-4  # on the squares of the fitted numbers
-_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2, 1.0)  # of scores and gate
+_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2, 1.0, 0.0)  # of scores and gate
 
 
 class Fit(NamedTuple):
