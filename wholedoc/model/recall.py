@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -101,7 +102,7 @@ class Recall(nn.Module):
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
         """A (r − c)."""
-        return (features - self.center) @ self.projection.T
+        return F.linear(features, self.projection, -(self.projection @ self.center))
 
     def forward(
         self,
