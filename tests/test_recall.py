@@ -67,6 +67,7 @@ def make_cells(counts: list[int], seed: int = 2, width: int = HIDDEN) -> Cells:
         Cells.square(keys, mask),
         torch.randint(0, 4, shape, generator=generator),
         torch.rand(shape, generator=generator, dtype=torch.float64),
+        torch.rand(shape, generator=generator, dtype=torch.float64),
         torch.randint(0, 2, shape, generator=generator).double(),
         mask,
         types,
@@ -90,7 +91,7 @@ def recall_by_hand(
     ]
     real = [k for k in range(cells.mask.shape[1]) if bool(cells.mask[sentence, k])]
     approved = any(float(cells.approved[sentence, k]) for k in real)
-    if not real or (max(float(cells.match[sentence, k]) for k in real) < 0.25 and not approved):
+    if not real or (max(float(cells.coverage[sentence, k]) for k in real) < 0.25 and not approved):
         return model
     distances, energies, values = [], [], []
     for k in real:
@@ -114,7 +115,8 @@ def recall_by_hand(
         logit(max(model)),
         logit(max(q)),
         math.log(model[best]),
-        max(float(cells.match[sentence, k]) for k in real),
+        max(float(cells.coverage[sentence, k]) for k in real),
+        sum(p * float(cells.match[sentence, k]) for p, k in zip(weights, real, strict=True)),
         sum(p * float(cells.approved[sentence, k]) for p, k in zip(weights, real, strict=True)),
     ]
     activation = sum(w * x for w, x in zip(recall.gate.tolist(), inputs, strict=True))
@@ -160,6 +162,7 @@ def test_without_cells_nothing_changes_bit_for_bit() -> None:
         cells,
         keys=cells.keys.float(),
         squares=cells.squares.float(),
+        coverage=cells.coverage.float(),
         match=cells.match.float(),
         approved=cells.approved.float(),
         types=torch.tensor([[EOS, 4, 5, 6], [PAD] * 4]),
@@ -214,7 +217,7 @@ def test_gradient_of_recall() -> None:
 
 def pair(src: str, trg: str, coverage: float = 0.5) -> KnownPair:
     """An approved pair."""
-    return KnownPair(src, trg, 50, coverage, "", 0, "")
+    return KnownPair(src, trg, round(100 * coverage) // 2, coverage, "", 0, "")
 
 
 @pytest.fixture
@@ -251,7 +254,8 @@ def test_cells_of_a_batch_are_those_of_its_sentences(recaller: Recaller) -> None
     assert words[0] == [*encode("w1 w2"), EOS, *encode("w3 w3"), EOS]
     assert words[2] == [*encode("w2"), *encode("w4"), EOS]
     assert UNK not in cells.types
-    assert cells.match[0].tolist() == pytest.approx([0.5] * 3 + [0.9] * 3)
+    assert cells.coverage[0].tolist() == pytest.approx([0.5] * 3 + [0.9] * 3)
+    assert cells.match[0].tolist() == pytest.approx([0.25] * 3 + [0.45] * 3)
     row = CellRow.of(KNOWN[0], recaller.gather(KNOWN), recaller.width)
     assert row.pairs.tolist() == [0, 0, 0, 1, 1, 1]
     assert row.places.tolist() == [0, 1, 2, 0, 1, 2]
@@ -334,7 +338,7 @@ def test_words_of_cells_are_allowed_whatever_the_shortlist_says(make_model: Make
         model.decoder.output.vocabulary.bias[4:] = -20.0  # the model alone would say nothing
     recall = make_recall().float()
     with torch.no_grad():
-        recall.gate.copy_(torch.tensor([9.0, 0, 0, 0, 0, 0, 0]))
+        recall.gate.copy_(torch.tensor([9.0, *[0.0] * 7]))
     recaller = Recaller(model, recall, VOCABULARIES)
     known = [[pair("s1 s2 s3", "w4 w4 w4 w4 w4", 1.0)]]
     nothing = torch.zeros(0, dtype=torch.long)
@@ -578,7 +582,7 @@ def test_each_word_tells_what_it_was_recalled_from(run: Path) -> None:
     for recall in (translator.trained.base_recall, translator.trained.document_recall):
         if recall is not None:
             with torch.no_grad():
-                recall.gate.copy_(torch.tensor([3.0, 0, 0, 0, 0, 0, 0]))  # wide open
+                recall.gate.copy_(torch.tensor([3.0, *[0.0] * 7]))  # wide open
     found = translator.translate(DOCUMENT, approved={0: "t1 t2 t3", 1: "t4 t5"})
     assert found.recall is not None
     assert found.recall[0] == []  # it was given

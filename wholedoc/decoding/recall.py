@@ -19,6 +19,7 @@ from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.cells import CellStore, PairCells, write_cells
+from wholedoc.tm.matching import EXACT
 from wholedoc.tm.memory import Entry, TranslationMemory
 
 _READ_AT_ONCE = 4000  # tokens of known pairs that are read together
@@ -151,6 +152,7 @@ class Recaller:
             keys,
             Cells.square(keys, mask.to(like.device)),
             _stack([row.words for row in rows]).to(like.device),
+            _stack([row.coverage for row in rows]).to(like),
             _stack([row.match for row in rows]).to(like),
             _stack([row.approved for row in rows]).to(like),
             mask.to(like.device),
@@ -176,6 +178,7 @@ class CellRow(NamedTuple):
     keys: npt.NDArray[np.int8]
     words: npt.NDArray[np.int64]
     """Places among ``types``."""
+    coverage: npt.NDArray[np.float32]
     match: npt.NDArray[np.float32]
     approved: npt.NDArray[np.float32]
     types: npt.NDArray[np.int64]
@@ -196,7 +199,8 @@ class CellRow(NamedTuple):
         tokens = np.concatenate([np.zeros(0, np.int64), *parts])
         places = np.concatenate([np.zeros(0, np.int64), *(np.arange(n) for n in lengths)])
         of_pair = np.repeat(np.arange(len(pairs)), lengths)
-        match = np.array([pair.coverage for pair in pairs], dtype=np.float32)
+        coverage = np.array([pair.coverage for pair in pairs], dtype=np.float32)
+        match = np.array([min(pair.score, EXACT) / EXACT for pair in pairs], dtype=np.float32)
         approved = np.array([pair.approved for pair in pairs], dtype=np.float32)
         kept = (tokens != UNK).nonzero()[0][:_MOST_CELLS]
         types, words = np.unique(tokens[kept], return_inverse=True)
@@ -204,6 +208,7 @@ class CellRow(NamedTuple):
         return cls(
             keys[kept],
             words,
+            coverage[of_pair],
             match[of_pair],
             approved[of_pair],
             types,

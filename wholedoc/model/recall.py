@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from wholedoc.corpus.vocabulary import EOS
 
 WIDTH = 64  # numbers of a key
-LEAST_MATCH = 0.25  # pairs with less of a sentence have nothing to do with it
+LEAST_COVERAGE = 0.25  # pairs with less of a sentence have nothing to do with it
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
 _TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
@@ -34,8 +34,10 @@ class Cells:
     """‖A (r'_k − c)‖²; very large at padding, which is far from everything."""
     words: Int[Tensor, "sent cell"]
     """y'_k, as its place among the ``types`` of the sentence."""
-    match: Float[Tensor, "sent cell"]
+    coverage: Float[Tensor, "sent cell"]
     """f_k: how much of the sentence the pair's source has, from 0 to 1."""
+    match: Float[Tensor, "sent cell"]
+    """m_k: how like the two are as wholes, from 0 to 1."""
     approved: Float[Tensor, "sent cell"]
     """1 where the pair is of the same document, else 0."""
     mask: Bool[Tensor, "sent cell"]
@@ -80,12 +82,12 @@ class Recall(nn.Module):
     Ours: [recall].
 
         d_k = ‖A (r_j − r'_k)‖²
-        p_k = softmax_k(−τ d_k + β f_k + δ [approved]),   q_end = Σ_{k: y'_k = </s>} p_k
+        p_k = softmax_k(−τ d_k + β m_k + δ [approved]),   q_end = Σ_{k: y'_k = </s>} p_k
         λ_j = (1 − q_end) σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q,
-                                 log P_model(y*), max f, Σ_{k approved} p_k))
+                                 log P_model(y*), max f, Σ p_k m_k, Σ_{k approved} p_k))
 
     r_j and r'_k are what the output layer sees ([dec-out]); f_k is how much of the sentence the
-    source of the cell's pair has; y* is the word with the largest q. Where the recalled pair
+    source of the cell's pair has, m_k how like the two are as wholes; y* is the word with the largest q. Where the recalled pair
     ends, the model decides whether the sentence does: pairs are shorter than what they are parts
     of. ``projection`` is A, ``center`` a point in the middle of all r', ``scores`` are τ, β, δ,
     ``gate`` is w. All of it is fitted after training, when no weight of the model changes any more.
@@ -98,7 +100,7 @@ class Recall(nn.Module):
         self.projection = nn.Parameter(torch.zeros(min(WIDTH, hidden), hidden))
         self.center = nn.Parameter(torch.zeros(hidden))
         self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
-        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0]))
+        self.gate = nn.Parameter(torch.tensor([0.0, -1.0, *[0.0] * 6]))
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
         """A (r − c)."""
@@ -136,8 +138,8 @@ class Recall(nn.Module):
         tau, by_match, by_origin = self.scores
         tau = tau.clamp(min=_SMALLEST)
         words = cells.words[:, None].expand_as(distances)
-        match = (cells.match * cells.mask).amax(dim=1)[:, None]  # (S, 1)
-        known = (match >= LEAST_MATCH) | (cells.approved * cells.mask).any(dim=1)[:, None]
+        coverage = (cells.coverage * cells.mask).amax(dim=1)[:, None]  # (S, 1)
+        known = (coverage >= LEAST_COVERAGE) | (cells.approved * cells.mask).any(dim=1)[:, None]
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
         energies = energies - tau * distances
         weights = torch.softmax(energies, dim=-1)
@@ -153,7 +155,8 @@ class Recall(nn.Module):
             _logit(surest),
             _logit(most),
             log_types.gather(2, best[:, :, None])[:, :, 0],
-            match.expand_as(most),
+            coverage.expand_as(most),
+            (weights * cells.match[:, None]).sum(dim=-1),
             (weights * cells.approved[:, None]).sum(dim=-1),
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)

@@ -30,6 +30,7 @@ from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run
+from wholedoc.tm.matching import percentage, split_tokens
 from wholedoc.tm.memory import MemoryWriter, TranslationMemory
 from wholedoc.training.data import open_corpus
 
@@ -40,7 +41,7 @@ _NEAREST = 32  # cells of a word
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
 _PENALTY = 1e-4  # on the squares of the fitted numbers
-_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2, 1.0, 0.0)  # of scores and gate
+_START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2, 0.5, 0.5, 0.0)  # of scores and gate
 
 
 class Fit(NamedTuple):
@@ -150,6 +151,7 @@ def _nearest(
         cells.keys.new_zeros(*chosen.shape, 0),
         nearest.values,
         first,
+        cells.coverage[rows].gather(1, chosen),
         cells.match[rows].gather(1, chosen),
         cells.approved[rows].gather(1, chosen),
         cells.mask[rows].gather(1, chosen),
@@ -198,8 +200,8 @@ def _maximise(recall: Recall, parts: Sequence[_Words]) -> Fit:
 def _log_likelihood(recall: Recall, part: _Words, unit: float) -> Float[Tensor, ""]:
     """Of some words, in double precision."""
     seen = SeenWords(*(values.double() for values in part.seen))
-    match, approved = part.cells.match.double(), part.cells.approved.double()
-    cells = replace(part.cells, match=match, approved=approved)
+    names = ("coverage", "match", "approved")
+    cells = replace(part.cells, **{name: getattr(part.cells, name).double() for name in names})
     recalled = recall.weigh(part.distances.double() / unit, seen.types, seen.surest, cells)
     return of_words(recalled, seen, part.words, cells).sum()
 
@@ -288,7 +290,13 @@ def _strangers(
     for t, text in enumerate(texts):
         pairs = known[(t + len(texts) // 2) % len(texts)]
         shares = memories[0].coverage(text, [pair.src for pair in pairs]) if pairs else []
-        found.append([replace(p, coverage=c) for p, c in zip(pairs, shares, strict=True)])
+        tokens = split_tokens(text)
+        found.append(
+            [
+                replace(p, coverage=c, score=percentage(tokens, split_tokens(p.src)))
+                for p, c in zip(pairs, shares, strict=True)
+            ]
+        )
     return found
 
 
