@@ -29,7 +29,7 @@ from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.errors import UserError
 from wholedoc.kernels import EightBitProduct
 from wholedoc.model.recall import Cells, Recall
-from wholedoc.store.cells import CellStore, PairCells, write_cells
+from wholedoc.store.cells import CellStore, EntryCells, PairCells, write_cells
 from wholedoc.store.shortlist import Shortlist
 from wholedoc.tm.memory import Match, MemoryWriter, TranslationMemory
 from wholedoc.training.loop import read_log
@@ -46,7 +46,7 @@ def make_recall(seed: int = 1, hidden: int = HIDDEN) -> Recall:
     generator = torch.Generator().manual_seed(seed)
     recall = Recall(hidden).double()
     with torch.no_grad():
-        for parameter in recall.parameters():
+        for parameter in (recall.projection, recall.center, recall.scores, recall.gate):
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
         recall.projection.mul_(10)
         recall.scores[0] = 0.002
@@ -273,12 +273,14 @@ def test_stored_cells_come_back(tmp_path: Path) -> None:
         2: PairCells(np.arange(6, dtype=np.int8).reshape(2, 3), np.array([5, EOS], np.uint32)),
         5: PairCells(np.full((1, 3), -7, dtype=np.int8), np.array([70_000], np.uint32)),
     }
-    write_cells(tmp_path / "cells", 3, parts.items(), 6)
+    entries = [EntryCells(number, f"s{number}", "t", cells) for number, cells in parts.items()]
+    write_cells(tmp_path / "cells", 3, entries, 6)
     store = CellStore.open(tmp_path / "cells", 3)
     assert store is not None
     assert store.last_id == 6
     for number in range(9):
-        found = store.get(number)
+        found = store.get(number, f"s{number}", "t")
+        assert store.get(number, "another text", "t") is None
         if number in parts:
             assert found is not None
             assert found.keys.tolist() == parts[number].keys.tolist()

@@ -96,7 +96,7 @@ class KnownLines:
         for document in documents if self.approved else ():
             lines = [self.approved[index] for index, _ in document.sentences]
             approved.append({t: line for t, line in enumerate(lines) if line.strip()})
-        return Knowledge(approved, self.memories)
+        return Knowledge(approved, self.memories, befores=[d.before for d in documents])
 
 
 def read_approved(path: str, source: SourceText) -> list[str]:
@@ -171,7 +171,8 @@ def _pieces(documents: Sequence[SourceDocument]) -> Iterator[SourceDocument]:
     for document in documents:
         for start in range(0, len(document.sentences), GROUP_SENTENCES):
             part = document.sentences[start : start + GROUP_SENTENCES]
-            yield SourceDocument(document.name, part)
+            earlier = (text for _, text in reversed(document.sentences[:start]) if text.strip())
+            yield SourceDocument(document.name, part, next(earlier, ""))
 
 
 def _format(index: int, candidates: "list[Translation]", nbest: int) -> str:

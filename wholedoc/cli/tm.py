@@ -224,7 +224,7 @@ def fit(
         raise UserError("the model names no dev set", where=model, fix=fix)
     dev = read_corpus(files, data.src_language, data.trg_language)
 
-    from wholedoc.store.model import load_model, save_recall
+    from wholedoc.store.model import load_model, mark_recall, save_recall
     from wholedoc.store.run import Run
     from wholedoc.tm.memory import TranslationMemory
     from wholedoc.training.recall import fit_model, prepare_memory
@@ -237,7 +237,12 @@ def fit(
     opened = [TranslationMemory.open(path) for path in chosen]
     for memory in opened:
         memory.check_languages(data.src_language, data.trg_language)
-    trained, fits = fit_model(load_model(model), opened, dev)
+    try:
+        trained = load_model(model)
+    except UserError:  # what was fitted before cannot be read: begin anew
+        trained = load_model(model, recall=False)
+    trained, fits = fit_model(trained, opened, dev)
+    mark_recall(run, trained)
     save_recall(run, trained)
     for memory in opened:
         say(f"reading {memory.path}: {len(memory):,} entries")

@@ -142,6 +142,8 @@ class _CoordinateDescent:
             src, lengths, cells = src.to(device), lengths.to(device), cells_of(part.tolist())
             return search(predictor, src, lengths, self.config, self.nbest, read, cells)
 
+        if self.progress is not None and len(chosen) < len(places):
+            self.progress(len(places) - len(chosen), 0)
         tokens = max(1, self.config.batch_tokens // max(self.config.beam, self.nbest))
         parts = length_batches([len(s) for s in sentences], tokens)
         every = in_threads(run, parts) if device.type == "cpu" else map(run, parts)

@@ -10,6 +10,8 @@ from wholedoc.config import MemoryConfig
 from wholedoc.tm.matching import EXACT, cover, encode_tokens, percentage, split_tokens
 from wholedoc.tm.memory import Match, TranslationMemory
 
+_CANDIDATES = 200  # approved sentences of a document that are compared with one of its sentences
+
 
 @dataclass(frozen=True, slots=True)
 class KnownPair:
@@ -75,12 +77,14 @@ def find_known(
     approved: Mapping[int, str],
     limits: MemoryConfig,
     rehearse: bool = False,
+    before: str = "",
 ) -> list[list[KnownPair]]:
     """The known pairs of a document's sentences: those of memories, then approved ones.
 
-    To ``rehearse``, a sentence knows only the approved ones before it.
+    To ``rehearse``, a sentence knows only the approved ones before it. ``before`` is the sentence
+    before the first one, where these are a part of a document.
     """
-    befores = [None, *texts[:-1]]
+    befores = _sentences_before(texts, before)
     found: list[list[KnownPair]] = [[] for _ in texts]
     for memory in memories if limits.pairs else ():
         matches = memory.covering_all(texts, limits.pairs, befores)
@@ -88,14 +92,24 @@ def find_known(
             pairs += [KnownPair.from_memory(memory, match) for match in of_sentence]
     if len(memories) > 1:
         found = [_best(pairs, limits.pairs) for pairs in found]
-    if approved and limits.approved:
-        document = _Document(texts)
+    places = [u for u in sorted(approved) if approved[u].strip()] if limits.approved else []
+    if places:
+        document = _Document(texts, places)
         for t, pairs in enumerate(found):
-            places = [u for u in approved if u != t and (u < t or not rehearse)]
+            chosen = [u for u in document.candidates(t) if u != t and (u < t or not rehearse)]
             pairs += [
                 KnownPair(texts[u], approved[u], document.match(t, u), coverage, "", u, "")
-                for u, coverage in document.choose(t, places, limits.approved)
+                for u, coverage in document.choose(t, chosen, limits.approved)
             ]
+    return found
+
+
+def _sentences_before(texts: Sequence[str], before: str) -> list[str]:
+    """The last sentence with something on it before each; empty where the document begins."""
+    found = []
+    for text in texts:
+        found.append(before)
+        before = text if text.strip() else before
     return found
 
 
@@ -109,13 +123,26 @@ def _best(pairs: list[KnownPair], count: int) -> list[KnownPair]:
 
 
 class _Document:
-    """The sentences of a document, compared with each other."""
+    """The sentences of a document, compared with those of some places."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], places: Sequence[int]) -> None:
         self.tokens = [split_tokens(text) for text in texts]
         self.codes = [encode_tokens(tokens) for tokens in self.tokens]
         seen = Counter(code for each in self.codes for code in set(each))
         self.worth = {code: math.log(1 + len(texts) / count) for code, count in seen.items()}
+        self.having: dict[str, list[int]] = {}
+        for u in places:
+            for code in set(self.codes[u]):
+                self.having.setdefault(code, []).append(u)
+
+    def candidates(self, t: int) -> list[int]:
+        """Places that share words with sentence ``t``: those with its rarest, up to a number."""
+        found: dict[int, None] = {}
+        for code in sorted(set(self.codes[t]), key=lambda code: (-self.worth[code], code)):
+            found |= dict.fromkeys(self.having.get(code, ()))
+            if len(found) >= _CANDIDATES:
+                break
+        return sorted(found)[: 4 * _CANDIDATES]
 
     def match(self, t: int, u: int) -> int:
         """How like two sentences are, in per cent."""
@@ -130,6 +157,6 @@ class _Document:
 
 
 def find_exact(known: Sequence[KnownPair]) -> int | None:
-    """Which known pair of a sentence has the very sentence: an approved one before any other."""
+    """Which known pair has the very sentence: an approved one before any other, the first one."""
     exact = [n for n, pair in enumerate(known) if pair.exact]
     return min(exact, key=lambda n: (not known[n].approved, n), default=None)

@@ -18,7 +18,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS, UNK, Vocabulary
 from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
-from wholedoc.store.cells import CellStore, PairCells, write_cells
+from wholedoc.store.cells import CellStore, EntryCells, PairCells, write_cells
 from wholedoc.tm.matching import EXACT
 from wholedoc.tm.memory import Entry, TranslationMemory
 
@@ -26,7 +26,7 @@ _READ_AT_ONCE = 4000  # tokens of known pairs that are read together
 _PREPARED_AT_ONCE = 2000  # entries of a memory
 _LONGEST = 400  # tokens of a known pair that are read; the rest of a longer one is not recalled
 _KEPT = 5000  # pairs that were read and are kept for the next time
-_MOST_CELLS = 2000  # of a sentence; what goes beyond belongs to its worst matches
+_MOST_CELLS = 2000  # of a sentence; with more, its worst pairs are left out
 
 
 PairKey = tuple[str, str]
@@ -51,10 +51,14 @@ class Recaller:
         self.model = model
         self.recall = recall
         self.vocabularies = vocabularies
-        self.name = _digest(recall.projection)
-        """Memories keep prepared cells under it: no two models have the same projection."""
+        self.name = _digest(recall)
+        """Memories keep prepared cells under it: it stands for the weights and the projection."""
         self._read: OrderedDict[PairKey, PairCells] = OrderedDict()
         self._stores: dict[Path, CellStore | None] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: not what was read, and no memory."""
+        return {**vars(self), "_read": OrderedDict(), "_stores": {}}
 
     @property
     def width(self) -> int:
@@ -87,7 +91,7 @@ class Recaller:
         if pair.memory not in self._stores:
             self._stores[pair.memory] = CellStore.open(self._directory(pair.memory), self.width)
         store = self._stores[pair.memory]
-        return None if store is None else store.get(pair.entry)
+        return None if store is None else store.get(pair.entry, pair.src, pair.trg)
 
     def _directory(self, memory: Path) -> Path:
         return memory / "cells" / self.name
@@ -102,20 +106,25 @@ class Recaller:
         """Read a whole memory and store its cells there."""
         last_id = memory.last_id
         self._stores.pop(memory.path, None)
-        write_cells(self._directory(memory.path), self.width, self._read_entries(memory), last_id)
+        write_cells(
+            self._directory(memory.path), self.width, self._read_entries(memory, last_id), last_id
+        )
 
-    def _read_entries(self, memory: TranslationMemory) -> Iterator[tuple[int, PairCells]]:
+    def _read_entries(self, memory: TranslationMemory, last_id: int) -> Iterator[EntryCells]:
         entries: list[Entry] = []
         for entry in memory.entries():
+            if entry.id > last_id:  # added meanwhile
+                break
             entries.append(entry)
             if len(entries) == _PREPARED_AT_ONCE:
                 yield from self._numbered(entries)
                 entries = []
         yield from self._numbered(entries)
 
-    def _numbered(self, entries: list[Entry]) -> Iterator[tuple[int, PairCells]]:
+    def _numbered(self, entries: list[Entry]) -> Iterator[EntryCells]:
         cells = self.read([(entry.src, entry.trg) for entry in entries])
-        yield from zip((entry.id for entry in entries), cells, strict=True)
+        for entry, found in zip(entries, cells, strict=True):
+            yield EntryCells(entry.id, entry.src, entry.trg, found)
 
     @torch.inference_mode()
     def read(self, pairs: Sequence[PairKey]) -> list[PairCells]:
@@ -137,7 +146,7 @@ class Recaller:
             EncodedPair(
                 [*src_vocabulary.encode(src)[:_LONGEST], EOS], trg_vocabulary.encode(trg)[:_LONGEST]
             )
-            for src, trg in pairs
+            for src, trg in ((_clean(src), _clean(trg)) for src, trg in pairs)
         ]
 
     def cells(self, known: Known, found: Mapping[PairKey, PairCells]) -> Cells | None:
@@ -202,7 +211,7 @@ class CellRow(NamedTuple):
         coverage = np.array([pair.coverage for pair in pairs], dtype=np.float32)
         match = np.array([min(pair.score, EXACT) / EXACT for pair in pairs], dtype=np.float32)
         approved = np.array([pair.approved for pair in pairs], dtype=np.float32)
-        kept = (tokens != UNK).nonzero()[0][:_MOST_CELLS]
+        kept = ((tokens != UNK) & _allowed(pairs, lengths)[of_pair]).nonzero()[0]
         types, words = np.unique(tokens[kept], return_inverse=True)
         of_pair = of_pair[kept]
         return cls(
@@ -217,8 +226,26 @@ class CellRow(NamedTuple):
         )
 
 
-def _digest(projection: Tensor) -> str:
-    return hashlib.sha256(projection.detach().float().cpu().numpy().tobytes()).hexdigest()[:16]
+def _digest(recall: Recall) -> str:
+    digest = hashlib.sha256(recall.weights.cpu().numpy().tobytes())
+    for part in (recall.projection, recall.center):
+        digest.update(part.detach().float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _allowed(pairs: Sequence[KnownPair], lengths: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Which pairs' cells are read: approved ones, then those that cover most, as far as they go."""
+    allowed = np.zeros(len(pairs), dtype=np.bool_)
+    total = 0
+    for n in sorted(range(len(pairs)), key=lambda n: (not pairs[n].approved, -pairs[n].coverage)):
+        total += lengths[n]
+        allowed[n] = total <= _MOST_CELLS
+    return allowed
+
+
+def _clean(text: str) -> str:
+    """Text without half a surrogate pair, which is no text."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _stack(rows: Sequence[npt.NDArray[Any]]) -> Tensor:

@@ -42,6 +42,8 @@ class Task:
     """What is recalled from, the model's own memory included."""
     rehearse: bool = False
     """Whether approved sentences are translated too, each sentence knowing those before it."""
+    before: str = ""
+    """The sentence before the first one, where this is a part of a document."""
 
 
 @dataclass(frozen=True)

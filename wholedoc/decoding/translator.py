@@ -67,6 +67,8 @@ class Knowledge:
     rehearse: bool = False
     """A translator at work, from top to bottom: approved sentences are translated too, and each
     sentence recalls those before it alone."""
+    befores: Sequence[str] = ()
+    """For each document, the sentence before its first one, where it is a part of another."""
 
 
 @dataclass(frozen=True)
@@ -205,12 +207,12 @@ class Translator:
         """
         task = replace(document.task, approved={**document.task.approved, place: text})
         _check_approved([task.approved], [task.sentences])
-        prepared = self._prepare(task)
+        prepared, explain = self._prepare(task), document.recall is not None
         if self.reads_documents:
-            return self._translate([prepared], explain=True)[0]
+            return self._translate([prepared], explain=explain)[0]
         before = document.known
         changed = [t for t, known in enumerate(prepared.known) if known != before[t] or t == place]
-        (again,) = self._translate([prepared.select(changed)], explain=True)
+        (again,) = self._translate([prepared.select(changed)], explain=explain)
         return _replaced(document, again, changed, task)
 
     def translate_documents(
@@ -266,17 +268,19 @@ class Translator:
         approved = [dict(given) for given in known.approved] or [{} for _ in texts]
         _check_count(len(approved), len(texts), "documents", "approved")
         _check_approved(approved, texts)
-        memories = (*self.memories, *known.memories)
+        memories, befores = (*self.memories, *known.memories), known.befores or [""] * len(texts)
         return [
-            Task(sentences, config, nbest, given, memories, known.rehearse)
-            for sentences, given in zip(texts, approved, strict=True)
+            Task(sentences, config, nbest, given, memories, known.rehearse, before)
+            for sentences, given, before in zip(texts, approved, befores, strict=True)
         ]
 
     def _prepare(self, task: Task) -> "_Prepared":
         """Split and encode a document, and find what its sentences know."""
         known = self._find_known(task)
         exact = dict(enumerate(map(find_exact, known))) if self.config.tm.exact else {}
-        given = {t: known[t][n].trg for t, n in exact.items() if n is not None}
+        given = {  # on one line each, as all translations are
+            t: " ".join(known[t][n].trg.splitlines()) for t, n in exact.items() if n is not None
+        }
         if not task.rehearse:
             given |= task.approved
         pieces = [
@@ -289,9 +293,8 @@ class Translator:
         """What the sentences of a document know; nothing where the model cannot recall."""
         if self.system.base_recaller is None:
             return [[] for _ in task.sentences]
-        return find_known(
-            task.sentences, task.memories, task.approved, self.config.tm, task.rehearse
-        )
+        given = task.memories, task.approved, self.config.tm, task.rehearse, task.before
+        return find_known(task.sentences, *given)
 
     def _translate(
         self,
@@ -433,7 +436,7 @@ class Translator:
         system, first = self.system, prepared.task.config.first_pass
         by_document = system.reads_documents and (len(document.passes) > 1 or first == "document")
         recaller = system.recaller if by_document else system.base_recaller
-        if recaller is None:
+        if recaller is None or not any(prepared.known):
             return words
         tokens = recollect(
             recaller,
@@ -479,7 +482,7 @@ class Translator:
     def _whole(self, text: str, config: SearchConfig) -> list[_Piece]:
         """A sentence that is not translated; of a very long one, its beginning is read."""
         tokens = self._encode(text[: 10 * config.sentence_tokens])
-        return [_Piece(text, "", [*tokens[: config.sentence_tokens], EOS])]
+        return [_Piece(text, "", [*tokens[:-1][: config.sentence_tokens], EOS])]
 
     def _encode_approved(
         self, fixed: Mapping[int, str], config: SearchConfig
@@ -565,7 +568,8 @@ def _replaced(
 ) -> TranslatedDocument:
     """A document of which some sentences were translated again."""
     parts: dict[str, Any] = {}
-    for name in ("candidates", "pieces", "known", "recall"):
+    names = ("candidates", "pieces", "known", *(["recall"] * (before.recall is not None)))
+    for name in names:
         parts[name] = list(getattr(before, name))
         for place, value in zip(places, getattr(again, name), strict=True):
             parts[name][place] = value

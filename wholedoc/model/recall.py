@@ -87,12 +87,12 @@ class Recall(nn.Module):
                                  log P_model(y*), max f, Σ p_k m_k, Σ_{k approved} p_k))
 
     r_j and r'_k are what the output layer sees ([dec-out]); f_k is how much of the sentence the
-    source of the cell's pair has, m_k how like the two are as wholes; y* is the word with the largest q. Where the recalled pair
-    ends, the model decides whether the sentence does: pairs are shorter than what they are parts
-    of. ``projection`` is A, ``center`` a point in the middle of all r', ``scores`` are τ, β, δ,
-    ``gate`` is w. All of it is fitted after training, when no weight of the model changes any more.
-    Without cells λ is 0 exactly; so it is where no pair is approved and none has a quarter of the
-    sentence (max f < 1/4).
+    source of the cell's pair has, m_k how like the two are as wholes; y* is the word with the
+    largest q. Where the recalled pair ends, the model decides whether the sentence does: pairs are
+    shorter than what they are parts of. ``projection`` is A, ``center`` is c, a point in the middle
+    of all r', ``scores`` are τ, β, δ, ``gate`` is w. All of it is fitted after training, when no
+    weight of the model changes any more. Without cells λ is 0 exactly; so it is where no pair is
+    approved and none has a quarter of the sentence (max f < 1/4).
     """
 
     def __init__(self, hidden: int) -> None:
@@ -100,6 +100,8 @@ class Recall(nn.Module):
         self.projection = nn.Parameter(torch.zeros(min(WIDTH, hidden), hidden))
         self.center = nn.Parameter(torch.zeros(hidden))
         self.scores = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
+        self.weights = nn.Parameter(torch.zeros(8, dtype=torch.uint8), requires_grad=False)
+        """A digest of the weights that it was fitted for."""
         self.gate = nn.Parameter(torch.tensor([0.0, -1.0, *[0.0] * 6]))
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from wholedoc.config import Config, ModelConfig
 from wholedoc.corpus.vocabulary import Vocabulary
@@ -15,7 +16,7 @@ from wholedoc.model.recall import Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import load_weights, save_weights
 from wholedoc.store.lexicon import read_lexicon
-from wholedoc.store.run import Run, language_stage
+from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.store.shortlist import Shortlist, read_shortlist
 
 
@@ -46,8 +47,8 @@ class TrainedModel:
     """The translation memory that belongs to the model, if there is one."""
 
 
-def load_model(directory: str | Path) -> TrainedModel:
-    """Read a run directory, or what ``wholedoc export`` made of one."""
+def load_model(directory: str | Path, *, recall: bool = True) -> TrainedModel:
+    """Read a run directory, or what ``wholedoc export`` made of one, with ``recall`` or without."""
     run = Run(Path(directory))
     config = run.load_config()
     src, trg = run.load_vocabularies()
@@ -70,7 +71,7 @@ def load_model(directory: str | Path) -> TrainedModel:
         document.to(device).eval()
         if config.model.reads_source:
             vectors = load_sentence_vectors(run, config, len(src)).to(device)
-    base_recall, document_recall = load_recall(run, config.model)
+    base_recall, document_recall = load_recall(run, config.model) if recall else (None, None)
     return TrainedModel(
         config,
         src,
@@ -93,8 +94,22 @@ def load_recall(run: Run, config: ModelConfig) -> tuple[Recall | None, Recall | 
         return None, None
     base = Recall(config.hidden)
     document = Recall(config.hidden) if config.reads_document else None
-    load_weights(run.recall_file, _together(base, document))
+    try:
+        load_weights(run.recall_file, _together(base, document))
+    except UserError as error:
+        fix = f"fit it anew: wholedoc tm fit {run.directory}"
+        raise UserError(error.what, where=str(run.recall_file), fix=fix) from error
+    if not run.is_export:
+        for stage, found in (("stage1", base), ("stage2", document)):
+            if found is not None and not torch.equal(found.weights, _digest_weights(run, stage)):
+                return None, None  # the model was trained anew
     return base, document
+
+
+def _digest_weights(run: Run, stage: str) -> Int[Tensor, "8"]:
+    """What stands for the weights of a stage."""
+    digest = bytes.fromhex(digest_files(run.stage(stage).best))
+    return torch.tensor(list(digest), dtype=torch.uint8)
 
 
 def save_recall(run: Run, trained: TrainedModel) -> None:
@@ -102,6 +117,13 @@ def save_recall(run: Run, trained: TrainedModel) -> None:
     if trained.base_recall is not None:
         together = _together(trained.base_recall, trained.document_recall)
         save_weights(run.recall_file, together)
+
+
+def mark_recall(run: Run, trained: TrainedModel) -> None:
+    """Note which weights a new recall belongs to; in an export, those that it was fitted for."""
+    for stage, recall in (("stage1", trained.base_recall), ("stage2", trained.document_recall)):
+        if recall is not None and not run.is_export:
+            recall.weights.copy_(_digest_weights(run, stage))
 
 
 def _together(base: Recall, document: Recall | None) -> nn.ModuleDict:

@@ -127,9 +127,10 @@ class Run:
         return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
 
     def forget_data(self) -> None:
-        """Remove vocabularies and encoded corpora."""
-        for file in self.vocabulary_files():
+        """Remove vocabularies, encoded corpora and what was learned for recall."""
+        for file in (*self.vocabulary_files(), self.recall_file):
             file.unlink(missing_ok=True)
+        shutil.rmtree(self.memory, ignore_errors=True)
         if (self.directory / "data").exists():
             shutil.rmtree(self.directory / "data")
 

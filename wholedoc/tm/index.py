@@ -90,11 +90,9 @@ class IndexReader:
         return list(dict.fromkeys(ids))  # an interrupted writer may have indexed some twice
 
     def worth(self, tokens: Sequence[str]) -> list[float]:
-        """How telling each token is: log(entries / entries that have it), upper case or lower."""
+        """How telling each token is: log(1 + entries / entries that have it), in any case."""
         entries, frequency = self._searcher.num_docs, self._searcher.doc_freq
-        return [
-            math.log(max(1, entries) / max(1, frequency("src", token.lower()))) for token in tokens
-        ]
+        return [math.log(1 + entries / max(1, frequency("src", token.lower()))) for token in tokens]
 
     def close(self) -> None:
         """Let the files go."""

@@ -21,8 +21,8 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def split_tokens(text: str) -> list[str]:
-    """Words and marks, case kept; spaces do not count."""
-    return _TOKEN.findall(text)
+    """Words and marks, case kept; spaces do not count, nor does half a surrogate pair."""
+    return _TOKEN.findall(text if text.isascii() else text.encode("utf-8", "ignore").decode())
 
 
 def encode_tokens(tokens: Sequence[str]) -> str:

@@ -114,7 +114,7 @@ class TranslationMemory:
         return cls(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TranslationMemory, (self.path,)
+        return TranslationMemory, (self.path.resolve(),)
 
     def __enter__(self) -> "TranslationMemory":
         return self

@@ -22,12 +22,14 @@ from wholedoc.config import Config, MemoryConfig
 from wholedoc.corpus.batches import length_batches, pad
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
-from wholedoc.decoding.known import Known, KnownPair, find_known
+from wholedoc.decoding.known import Known, KnownPair, find_exact, find_known
 from wholedoc.decoding.recall import EncodedPair, Recaller
 from wholedoc.decoding.scoring import SeenWords, of_words, see_words
+from wholedoc.errors import UserError
 from wholedoc.kernels import Packing
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
+from wholedoc.progress import say
 from wholedoc.store.model import TrainedModel
 from wholedoc.store.run import Run
 from wholedoc.tm.matching import percentage, split_tokens
@@ -83,11 +85,13 @@ def fit_recall(
     device = next(model.parameters()).device
     recall = Recall(model.decoder.upper.state.in_features).to(device)
     recaller = Recaller(model, recall, vocabularies)
+    known = list(dict.fromkeys(p.key for pair in chain(*conditions) for p in pair))
+    if not known:
+        what = "no sentence of the dev set knows a pair, so recall cannot be fitted"
+        raise UserError(what, fix="take a larger dev set, or a memory that has more in common")
     with torch.no_grad():
         if projection is None:
-            known = list(dict.fromkeys(p.key for pair in chain(*conditions) for p in pair))
-            step = max(1, len(known) // _PROJECTED)
-            learn_projection(recaller.features(known[::step]), recall)
+            learn_projection(recaller.features(known[:: -(-len(known) // _PROJECTED)]), recall)
         else:
             recall.load_state_dict(projection.state_dict())
         recaller = Recaller(model, recall, vocabularies)  # its name is made from the projection
@@ -151,7 +155,8 @@ def _nearest(
         cells.keys.new_zeros(*chosen.shape, 0),
         nearest.values,
         first,
-        cells.coverage[rows].gather(1, chosen),
+        # The largest one counts, be its cell among the nearest or not.
+        (cells.coverage * cells.mask).amax(dim=1)[rows, None].expand(chosen.shape),
         cells.match[rows].gather(1, chosen),
         cells.approved[rows].gather(1, chosen),
         cells.mask[rows].gather(1, chosen),
@@ -272,6 +277,10 @@ def _conditions(
         references = {t: pair.trg for t, pair in enumerate(document)}
         remembered += find_known(texts, memories, {}, limits)
         approved += find_known(texts, (), references, limits, rehearse=True)
+    if limits.exact:  # what is taken as it is does not reach the gate
+        taken = [find_exact(pairs) is not None for pairs in remembered]
+        remembered = [[] if t else p for t, p in zip(taken, remembered, strict=True)]
+        approved = [[] if t else p for t, p in zip(taken, approved, strict=True)]
     both = [[*first, *second] for first, second in zip(remembered, approved, strict=True)]
     texts = [pair.src for document in documents for pair in document]
     return [remembered, approved, both, _strangers(texts, remembered, memories)]
@@ -301,11 +310,14 @@ def _strangers(
 
 
 def prepare_memory(trained: TrainedModel, memory: TranslationMemory) -> None:
-    """Store the cells of a memory as the models of a run read them."""
+    """Store the cells of a memory as the models of a run read them; say so if that cannot be."""
     vocabularies = trained.src_vocabulary, trained.trg_vocabulary
     models = (trained.base, trained.base_recall), (trained.document, trained.document_recall)
     for model, recall in models:
         if model is not None and recall is not None:
             recaller = Recaller(model, recall, vocabularies)
-            if not recaller.is_prepared(memory):
-                recaller.prepare(memory)
+            try:
+                if not recaller.is_prepared(memory):
+                    recaller.prepare(memory)
+            except UserError as error:
+                say(f"{error}; the memory is read anew in each translation, which is slower")

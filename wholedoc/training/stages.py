@@ -24,6 +24,7 @@ from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import generated_states, given_states
+from wholedoc.errors import UserError
 from wholedoc.files import name_file
 from wholedoc.kernels import check_precision, one_thread
 from wholedoc.model.language import DIRECTIONS, LanguageModel
@@ -31,7 +32,14 @@ from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import load_weights
 from wholedoc.store.lexicon import learn_lexicon, write_lexicon
-from wholedoc.store.model import choose_device, load_model, load_sentence_vectors, save_recall
+from wholedoc.store.model import (
+    choose_device,
+    load_model,
+    load_recall,
+    load_sentence_vectors,
+    mark_recall,
+    save_recall,
+)
 from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
@@ -156,13 +164,19 @@ class _Training:
         """Learn to recall what people have translated; keep the training set if that is asked."""
         config, run = self.config, self.run
         has_memory = run.memory.exists() or not config.tm.keep
-        if not config.tm.fit or (run.recall_file.exists() and has_memory):
+        fitted = run.recall_file.exists() and load_recall(run, config.model)[0] is not None
+        if not config.tm.fit or (fitted and has_memory):
             return
         say("learning to recall known pairs")
         begun = time.monotonic()
         with training_memory(config, run) as memory:
             dev = open_corpus(config, "dev")
-            trained, fits = fit_model(load_model(run.directory), [memory], dev)
+            try:
+                trained, fits = fit_model(load_model(run.directory), [memory], dev)
+            except UserError as error:
+                say(str(error))
+                return
+            mark_recall(run, trained)
             save_recall(run, trained)
             if config.tm.keep:
                 prepare_memory(trained, memory)

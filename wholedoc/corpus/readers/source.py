@@ -31,6 +31,8 @@ class SourceDocument:
     name: str
     sentences: tuple[tuple[int, str], ...]
     """Each after its index among the lines of the input."""
+    before: str = ""
+    """The sentence before the first one, where this is a part of a document."""
 
 
 @dataclass(frozen=True, slots=True)
