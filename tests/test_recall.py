@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,8 @@ from wholedoc.errors import UserError
 from wholedoc.kernels import EightBitProduct
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.store.cells import CellStore, EntryCells, PairCells, write_cells
+from wholedoc.store.checkpoint import save_weights
+from wholedoc.store.model import TrainedModel, load_model
 from wholedoc.store.shortlist import Shortlist
 from wholedoc.tm.memory import Match, MemoryWriter, TranslationMemory
 from wholedoc.training.loop import read_log
@@ -666,3 +669,133 @@ def test_known_pairs_of_a_document_cover_its_sentences() -> None:
     limited = find_known(texts, (), approved, MemoryConfig(approved=1))
     assert [len(pairs) for pairs in limited] == [1, 1, 1, 0]
     assert find_known(texts, (), approved, MemoryConfig(approved=0)) == [[], [], [], []]
+
+
+# What a review found.
+
+
+def test_an_empty_document_knows_nothing(sentence_run: Path) -> None:
+    translator = Translator.load(sentence_run)
+    assert translator.translate([]).sentences == []
+    first, second = translator.translate_documents([[], ["s1 s2"]])
+    assert (first.sentences, len(second.sentences)) == ([], 1)
+
+
+def test_given_sentences_are_read_as_they_are_scored(sentence_run: Path) -> None:
+    translator = Translator.load(sentence_run, own_memory=False)
+    found = translator.translate(["s1 s2", "s3"], approved={0: "t1 t2"}).candidates[0][0]
+    scored = translator.score(["s1 s2"], ["t1 t2"])
+    assert found.log_probability == pytest.approx(scored.log_probability, abs=1e-4)
+    assert found.attention is not None
+    assert found.attention.shape == (3, 3)
+
+
+def test_what_was_not_explained_can_be_approved(sentence_run: Path) -> None:
+    translator = Translator.load(sentence_run, own_memory=False)
+    (document,) = translator.translate_documents([["s1 s2", "s1 s3"]])
+    assert document.recall is None
+    again = translator.approve(document, 0, "t1 t2")
+    assert (again.sentences[0], again.recall) == ("t1 t2", None)
+
+
+def test_the_order_of_approving_does_not_matter(sentence_run: Path) -> None:
+    translator = Translator.load(sentence_run, own_memory=False)
+    texts = ["s1 s2", "s3", "s1 s2", "s1 s2"]
+    document = translator.approve(translator.translate(texts), 2, "LATER")
+    document = translator.approve(document, 0, "FIRST")
+    anew = translator.translate(texts, approved={0: "FIRST", 2: "LATER"})
+    assert document.sentences == anew.sentences
+    assert document.sentences[3] == "FIRST"
+
+
+def test_line_breaks_of_a_memory_do_not_shift_lines(sentence_run: Path, tmp_path: Path) -> None:
+    memory = memory_of(tmp_path / "tm", ("s1 s2", "one\rtwo\u2028three"))
+    translator = Translator.load(sentence_run, own_memory=False)
+    found = translator.translate(["s1 s2", "s1 \ud800"], memories=[memory])
+    assert found.sentences[0] == "one two three"
+    assert len(found.sentences) == 2  # half a surrogate pair is no reason to fail
+
+
+def test_blank_lines_are_no_context(sentence_run: Path, tmp_path: Path) -> None:
+    with MemoryWriter.build(tmp_path / "tm") as writer:
+        pairs = (SentencePair("s9", "nine"), SentencePair("s1 s2", "AFTER"))
+        documents = [Document("x", pairs), Document("y", (SentencePair("s1 s2", "BEGINNING"),))]
+        writer.add(documents, "o")
+    translator = Translator.load(sentence_run, own_memory=False)
+    find = [tmp_path / "tm"]
+    assert translator.translate(["s9", "", "s1 s2"], memories=find).sentences[2] == "AFTER"
+    assert translator.translate(["s1 s2"], memories=find).sentences[0] == "BEGINNING"
+    part = Knowledge(memories=(TranslationMemory.open(tmp_path / "tm"),), befores=["s9"])
+    (found,) = translator.translate_documents([["s1 s2"]], known=part)
+    assert found.sentences == ["AFTER"]
+
+
+def test_cells_of_another_text_are_not_taken(sentence_run: Path, tmp_path: Path) -> None:
+    translator = Translator.load(sentence_run, own_memory=False)
+    recaller = translator.system.base_recaller
+    assert recaller is not None
+    first = memory_of(tmp_path / "tm", ("s1 s2", "t1 t2"))
+    recaller.prepare(first)
+    (entry,) = first.entries()
+    known = KnownPair.from_memory(first, Match(entry, 100, 1.0))
+    assert recaller._prepared(known) is not None
+    other = dataclasses.replace(known, trg="t5 t6 t7")
+    assert recaller._prepared(other) is None
+
+
+def test_recall_of_other_weights_is_not_taken(tmp_path: Path) -> None:
+    config = toy_config(tmp_path, "tm.fit=true", "tm.keep=true")
+    run = tmp_path / "run"
+    train(config, run)
+    stage = run / "stage1.safetensors"
+    before = load_model(run)
+    assert before.base_recall is not None
+    save_weights(stage, toy_model(before))
+    assert load_model(run).base_recall is None
+    assert Translator.load(run).memories == ()
+    (run / "recall.safetensors").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="wholedoc tm fit"):
+        load_model(run)
+
+
+def toy_model(trained: TrainedModel) -> torch.nn.Module:
+    """The sentence model with other weights."""
+    with torch.no_grad():
+        for parameter in trained.base.parameters():
+            parameter.mul_(1.01)
+    return trained.base
+
+
+def test_a_small_memory_is_recalled(sentence_run: Path, tmp_path: Path) -> None:
+    memory = memory_of(tmp_path / "tm", ("s1 s2 s3 s4 s5", "t1 t2 t3 t4 t5"))
+    translator = Translator.load(sentence_run, own_memory=False)
+    ((known,),) = translator.translate(["s1 s2 s3 s4 s6"], memories=[memory]).known
+    assert known.score == 80
+    assert known.coverage > 0.5
+
+
+def test_a_dev_set_that_knows_nothing_leaves_a_model_that_translates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(toy_config(tmp_path, "tm.fit=true", "tm.pairs=0", "tm.approved=0"), tmp_path / "run")
+    assert "cannot be fitted" in capsys.readouterr().err
+    assert Translator.load(tmp_path / "run").translate(["s1"]).sentences
+
+
+def test_a_pickled_translator_holds_no_memory(sentence_run: Path) -> None:
+    translator = Translator.load(sentence_run)
+    before = len(pickle.dumps(translator))
+    expected = translator.translate(DOCUMENT).sentences
+    after = pickle.dumps(translator)
+    assert len(after) < 1.1 * before
+    assert pickle.loads(after).translate(DOCUMENT).sentences == expected
+
+
+def test_the_worst_pairs_are_left_out_where_there_are_too_many(
+    recaller: Recaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wholedoc.decoding.recall._MOST_CELLS", 6)
+    weak = dataclasses.replace(pair("s1", "w1 w1", 0.3), memory=Path("tm"))
+    known = [weak, dataclasses.replace(weak, coverage=0.6, trg="w2 w2"), pair("s3", "w3 w3", 0.1)]
+    row = CellRow.of(known, recaller.gather([known]), recaller.width)
+    assert sorted(set(row.pairs.tolist())) == [1, 2]  # the approved one, and the better match
