@@ -134,7 +134,7 @@ def test_steps_in_8_bits_predict_nearly_the_same(config: ModelConfig) -> None:
             predictor = Predictor(model, product)
             state, sentences = predictor.start(*pad(SRC), readings)
             for word in (BOS, 4, 20, 36):
-                state, logits, _ = predictor.step(state, torch.full((3,), word), sentences)
+                state, logits, _, _ = predictor.step(state, torch.full((3,), word), sentences)
                 steps.append(torch.log_softmax(logits, dim=-1)[:, :37])
     exact, rounded = (torch.stack(steps) for steps in found)
     torch.testing.assert_close(rounded, exact, rtol=0, atol=0.05)

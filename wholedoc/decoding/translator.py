@@ -18,7 +18,13 @@ from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
 from wholedoc.decoding.known import KnownPair, find_exact, find_known
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.recall import Recaller
-from wholedoc.decoding.recollection import RecalledWord, copied_words, join_words, recollect
+from wholedoc.decoding.recollection import (
+    RecalledToken,
+    RecalledWord,
+    copied_words,
+    join_words,
+    recollect,
+)
 from wholedoc.decoding.results import (
     ScoredDocument,
     Task,
@@ -436,16 +442,19 @@ class Translator:
         system, first = self.system, prepared.task.config.first_pass
         by_document = system.reads_documents and (len(document.passes) > 1 or first == "document")
         recaller = system.recaller if by_document else system.base_recaller
-        if recaller is None or not any(prepared.known):
+        if recaller is None:
             return words
-        tokens = recollect(
-            recaller,
-            document.sentences,
-            [list(found) for found in document.tokens],
-            prepared.known_of_pieces,
-            [document.readings] if by_document else [],
-            prepared.task.config.batch_tokens,
-        )
+        ids = [list(found) for found in document.tokens]
+        tokens = [[RecalledToken(0.0, 0.0, ())] * len(found) for found in ids]
+        if any(prepared.known):
+            tokens = recollect(
+                recaller,
+                document.sentences,
+                ids,
+                prepared.known_of_pieces,
+                [document.readings] if by_document else [],
+                prepared.task.config.batch_tokens,
+            )
         owners = [t for t, count in enumerate(prepared.counts) for _ in range(count)]
         for i, (t, found) in enumerate(zip(owners, tokens, strict=True)):
             if prepared.places[t] not in prepared.given:

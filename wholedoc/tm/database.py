@@ -42,7 +42,7 @@ def text_key(text: str) -> int:
     """64 bits that stand for a text, as a number that SQLite can keep; 0 for no text."""
     if not text:
         return 0
-    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 

@@ -140,6 +140,7 @@ class TranslationMemory:
         are left out.
         A text longer than any entry may be has no match.
         """
+        text, before = _clean(text), before and _clean(before)
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
         if not tokens or limit < 1:
             return []
@@ -169,6 +170,7 @@ class TranslationMemory:
         What recall reads: eight sentences with a part of the text each help more than eight that
         are like it in the same place.
         """
+        text, before = _clean(text), before and _clean(before)
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
         if not tokens or limit < 1:
             return []
@@ -358,3 +360,8 @@ def _ranked(matches: list[Match]) -> list[Match]:
     matches.sort(key=lambda match: match.entry.date, reverse=True)
     matches.sort(key=lambda match: (-match.score, -match.entry.count))
     return matches
+
+
+def _clean(text: str) -> str:
+    """Text without half a surrogate pair, which is no text."""
+    return text.encode("utf-8", "replace").decode("utf-8")
