@@ -94,7 +94,7 @@ def recall_by_hand(
     ]
     real = [k for k in range(cells.mask.shape[1]) if bool(cells.mask[sentence, k])]
     approved = any(float(cells.approved[sentence, k]) for k in real)
-    if not real or (max(float(cells.coverage[sentence, k]) for k in real) < 0.4 and not approved):
+    if not real or (max(float(cells.coverage[sentence, k]) for k in real) < 0.25 and not approved):
         return model
     distances, energies, values = [], [], []
     for k in real:

@@ -217,9 +217,6 @@ class SearchConfig:
     """Hypotheses followed at once; 1 is greedy search."""
     length_penalty: NotNegative = 1.0
     """A hypothesis is ranked by log P / words**length_penalty; 0 ranks by log P."""
-    recall_length_penalty: NotNegative = 1.0
-    """The same for sentences that recall known pairs; where these make translations too short,
-    more helps: 1.5 on speeches, not on manuals."""
     passes: CountOrZero = 1
     """Updates of each translation by block coordinate descent; 0 leaves the sentence model's."""
     order: Order = "parallel"

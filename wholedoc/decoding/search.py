@@ -66,9 +66,7 @@ def search(
     lengths = src_lengths.tolist()
     caps = length_caps(lengths, config)
     state, sentences = predictor.start(src, src_lengths, readings, cells)
-    recalls = [False] * len(lengths) if cells is None else cells.mask.any(dim=1).tolist()
-    both = config.length_penalty, config.recall_length_penalty
-    trace = _Trace(lengths, nbest, [both[recall] for recall in recalls])
+    trace = _Trace(lengths, nbest, config.length_penalty)
     frontier = _Frontier(predictor, state, sentences, caps)
     if config.beam == 1 and nbest == 1:
         greedy(frontier, trace)
@@ -232,8 +230,7 @@ class _Trace:
 
     src_lengths: list[int]
     nbest: int
-    length_penalties: list[float]
-    """Of each sentence."""
+    length_penalty: float
 
     def __post_init__(self) -> None:
         self.weights: list[Float[Tensor, "row src_word"]] = []
@@ -250,11 +247,11 @@ class _Trace:
     ) -> None:
         """Hypotheses that end at this step, each with its row."""
         step = len(self.weights) - 1
+        norm = float((step + 1) ** self.length_penalty)
         kept = states.index_select(0, rows)  # a view would keep the states of all rows alive
         ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), kept, strict=True)
         for sentence, row, log_probability, state in ends:
-            score = log_probability / float((step + 1) ** self.length_penalties[sentence])
-            end = _End(sentence, step, row, log_probability, score, state)
+            end = _End(sentence, step, row, log_probability, log_probability / norm, state)
             self.ended[sentence].append(end)
 
     def hypotheses(self) -> list[list[Hypothesis]]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from wholedoc.corpus.vocabulary import EOS
 
 WIDTH = 64  # numbers of a key
-LEAST_COVERAGE = 0.4  # pairs with less of a sentence have nothing to do with it
+LEAST_COVERAGE = 0.25  # pairs with less of a sentence have nothing to do with it
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
 _TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
@@ -92,7 +92,7 @@ class Recall(nn.Module):
     shorter than what they are parts of. ``projection`` is A, ``center`` is c, a point in the middle
     of all r', ``scores`` are τ, β, δ, ``gate`` is w. All of it is fitted after training, when no
     weight of the model changes any more. Without cells λ is 0 exactly; so it is where no pair is
-    approved and none has two fifths of the sentence (max f < 0.4).
+    approved and none has a quarter of the sentence (max f < 1/4).
     """
 
     def __init__(self, hidden: int) -> None:

@@ -15,7 +15,6 @@ IN_CONTEXT = 101
 """An exact match whose segment before it is the same, too."""
 LEAST_COVERAGE = 0.05
 """A segment with less of a text, by worth, has nothing to do with it."""
-_ENOUGH = 40.0  # worth of the tokens of a text that is not short; a rare word is worth 8 to 10
 _COVERED = 0.4  # what a word is still worth after a segment that has it was chosen
 _LENGTH = 8  # tokens that every segment counts as more than it has
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -65,12 +64,8 @@ class Coverage(NamedTuple):
 
     @property
     def shares(self) -> list[float]:
-        """How much of the text each segment has, by worth, from 0 to 1.
-
-        Of a long text no segment has much: what would be the whole of a short one is enough.
-        """
-        whole = min(max(self.whole, 1e-6), _ENOUGH)
-        found: list[float] = np.minimum(self.shared @ self.worths / whole, 1.0).tolist()
+        """How much of the text each segment has, by worth, from 0 to 1."""
+        found: list[float] = (self.shared @ self.worths / max(self.whole, 1e-6)).tolist()
         return found
 
     def choose(self, limit: int) -> list[int]:
