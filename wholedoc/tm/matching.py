@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 EXACT = 100
 IN_CONTEXT = 101
 """An exact match whose segment before it is the same, too."""
-LEAST_COVERAGE = 0.05
+_LEAST_SHARE = 0.05
 """A segment with less of a text, by worth, has nothing to do with it."""
 _COVERED = 0.4  # what a word is still worth after a segment that has it was chosen
 _LENGTH = 8  # tokens that every segment counts as more than it has
@@ -75,7 +75,7 @@ class Coverage(NamedTuple):
         already) / √(8 + length); one that has less than a twentieth of the text is no help.
         """
         gains = self.shared / np.sqrt(_LENGTH + self.lengths)[:, None]
-        gains[np.array(self.shares, dtype=np.float32) < LEAST_COVERAGE] = 0
+        gains[np.array(self.shares, dtype=np.float32) < _LEAST_SHARE] = 0
         left = self.worths.copy()
         chosen: list[int] = []
         while len(chosen) < min(limit, len(gains)):
