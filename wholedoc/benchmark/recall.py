@@ -13,10 +13,10 @@ from wholedoc.benchmark.workload import Material
 from wholedoc.config import MemoryConfig, SearchConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.vocabulary import Vocabulary
+from wholedoc.decoding.cells import Recaller
 from wholedoc.decoding.descent import translate_documents
-from wholedoc.decoding.known import find_known
+from wholedoc.decoding.known import find_remembered
 from wholedoc.decoding.predictor import TranslationSystem
-from wholedoc.decoding.recall import Recaller
 from wholedoc.model.recall import Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
@@ -80,7 +80,7 @@ def measure_recall(material: Material, rounds: int, sentences: int, directory: P
             fresh = _Unprepared(model, recall, material.vocabularies)
             able = replace(plain, recaller=fresh, base_recaller=fresh)
             ways["unread"].append(_search(able, sources, texts, memory, config))
-        known = find_known(texts, [memory], {}, MemoryConfig(pairs=PAIRS))
+        known = find_remembered(texts, [memory], MemoryConfig(pairs=PAIRS))
         cells = sum(len(c.words) for c in recaller.gather(known).values())
         distinct = len({pair.key for pairs in known for pair in pairs})
     after = _rss_mb()
@@ -111,7 +111,7 @@ def _search(
     config: SearchConfig,
 ) -> _Turn:
     begun = time.process_time()
-    known = [find_known(texts, [memory], {}, MemoryConfig(pairs=PAIRS))] if memory else []
+    known = [find_remembered(texts, [memory], MemoryConfig(pairs=PAIRS))] if memory else []
     found = time.process_time()
     translate_documents(system, [sources], config, measure=False, known=known)
     return _Turn(found - begun, time.process_time() - found)

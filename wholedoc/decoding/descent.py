@@ -9,10 +9,10 @@ import torch
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import Indices, length_batches, pad
+from wholedoc.decoding.cells import look_up
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
 from wholedoc.decoding.known import Known
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.recall import look_up
 from wholedoc.decoding.scoring import Recalls, read_translations, score_translations
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.kernels import in_threads, one_thread

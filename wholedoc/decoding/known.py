@@ -71,40 +71,48 @@ Known = Sequence[Sequence[KnownPair]]
 """The known pairs of some sentences."""
 
 
-def find_known(
+def find_remembered(
     texts: Sequence[str],
     memories: Sequence[TranslationMemory],
-    approved: Mapping[int, str],
     limits: MemoryConfig,
-    rehearse: bool = False,
     before: str = "",
 ) -> list[list[KnownPair]]:
-    """The known pairs of a document's sentences: those of memories, then approved ones.
+    """The pairs of memories that a document's sentences know.
 
-    To ``rehearse``, a sentence knows only the approved ones before it. ``before`` is the sentence
-    before the first one, where these are a part of a document.
+    ``before`` is the sentence before the first one, where these are a part of a document.
     """
-    befores = _sentences_before(texts, before)
+    befores = sentences_before(texts, before)
     found: list[list[KnownPair]] = [[] for _ in texts]
     for memory in memories if limits.pairs else ():
         matches = memory.covering_all(texts, limits.pairs, befores)
         for pairs, of_sentence in zip(found, matches, strict=True):
             pairs += [KnownPair.from_memory(memory, match) for match in of_sentence]
-    if len(memories) > 1:
-        found = [_best(pairs, limits.pairs) for pairs in found]
+    return [_best(pairs, limits.pairs) for pairs in found] if len(memories) > 1 else found
+
+
+def find_approved(
+    texts: Sequence[str], approved: Mapping[int, str], limits: MemoryConfig, rehearse: bool = False
+) -> list[list[KnownPair]]:
+    """The approved sentences of their own document that its sentences know.
+
+    To ``rehearse``, a sentence knows only the approved ones before it.
+    """
     places = [u for u in sorted(approved) if approved[u].strip()] if limits.approved else []
-    if places:
-        document = _Document(texts, places)
-        for t, pairs in enumerate(found):
-            chosen = [u for u in document.candidates(t) if u != t and (u < t or not rehearse)]
-            pairs += [
+    if not places:
+        return [[] for _ in texts]
+    document, found = _Document(texts, places), []
+    for t in range(len(texts)):
+        others = [u for u in document.candidates(t) if u != t and (u < t or not rehearse)]
+        found.append(
+            [
                 KnownPair(texts[u], approved[u], document.match(t, u), coverage, "", u, "")
-                for u, coverage in document.choose(t, chosen, limits.approved)
+                for u, coverage in document.choose(t, others, limits.approved)
             ]
+        )
     return found
 
 
-def _sentences_before(texts: Sequence[str], before: str) -> list[str]:
+def sentences_before(texts: Sequence[str], before: str = "") -> list[str]:
     """The last sentence with something on it before each; empty where the document begins."""
     found = []
     for text in texts:

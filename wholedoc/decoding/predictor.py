@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from wholedoc.decoding.recall import Recaller
+from wholedoc.decoding.cells import Recaller
 from wholedoc.kernels import EightBitProduct, ExactProduct, Product, doubled_exp
 from wholedoc.model.attention import Attended
 from wholedoc.model.decoder import DecoderState, gated

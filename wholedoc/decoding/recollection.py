@@ -9,9 +9,9 @@ from torch import Tensor
 
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import EOS, Vocabulary
+from wholedoc.decoding.cells import CellRow, Recaller
 from wholedoc.decoding.document import Sentence
 from wholedoc.decoding.known import Known, KnownPair, find_exact
-from wholedoc.decoding.recall import CellRow, Recaller
 from wholedoc.decoding.scoring import decode_given, of_words, see_words
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.memory import Readings

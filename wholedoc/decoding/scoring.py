@@ -12,6 +12,7 @@ from torch import Tensor
 from wholedoc.config import ScoringMemory, SearchConfig
 from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
+from wholedoc.decoding.cells import CellLookup, Recaller, look_up
 from wholedoc.decoding.document import (
     DocumentTranslation,
     Progress,
@@ -21,7 +22,6 @@ from wholedoc.decoding.document import (
 )
 from wholedoc.decoding.known import Known
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
-from wholedoc.decoding.recall import CellLookup, Recaller, look_up
 from wholedoc.decoding.search import GREEDY, Hypothesis, search
 from wholedoc.kernels import Packing, one_thread
 from wholedoc.model.decoder import Decoded

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
+from wholedoc.decoding.cells import Recaller
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
-from wholedoc.decoding.known import KnownPair, find_exact, find_known
+from wholedoc.decoding.known import KnownPair, find_approved, find_exact, find_remembered
 from wholedoc.decoding.predictor import TranslationSystem
-from wholedoc.decoding.recall import Recaller
 from wholedoc.decoding.recollection import (
     RecalledToken,
     RecalledWord,
@@ -213,7 +213,8 @@ class Translator:
         """
         task = replace(document.task, approved={**document.task.approved, place: text})
         _check_approved([task.approved], [task.sentences])
-        prepared, explain = self._prepare(task), document.recall is not None
+        remembered = [[pair for pair in known if not pair.approved] for known in document.known]
+        prepared, explain = self._prepare(task, remembered), document.recall is not None
         if self.reads_documents:
             return self._translate([prepared], explain=explain)[0]
         before = document.known
@@ -280,9 +281,12 @@ class Translator:
             for sentences, given, before in zip(texts, approved, befores, strict=True)
         ]
 
-    def _prepare(self, task: Task) -> "_Prepared":
-        """Split and encode a document, and find what its sentences know."""
-        known = self._find_known(task)
+    def _prepare(self, task: Task, remembered: list[list[KnownPair]] | None = None) -> "_Prepared":
+        """Split and encode a document, and find what its sentences know.
+
+        ``remembered`` is what they know of memories, where that was found before.
+        """
+        known = self._find_known(task, remembered)
         exact = dict(enumerate(map(find_exact, known))) if self.config.tm.exact else {}
         given = {  # on one line each, as all translations are
             t: " ".join(known[t][n].trg.splitlines()) for t, n in exact.items() if n is not None
@@ -295,12 +299,17 @@ class Translator:
         ]
         return _Prepared(task, list(range(len(pieces))), pieces, known, given)
 
-    def _find_known(self, task: Task) -> list[list[KnownPair]]:
+    def _find_known(
+        self, task: Task, remembered: list[list[KnownPair]] | None = None
+    ) -> list[list[KnownPair]]:
         """What the sentences of a document know; nothing where the model cannot recall."""
+        texts, limits = task.sentences, self.config.tm
         if self.system.base_recaller is None:
-            return [[] for _ in task.sentences]
-        given = task.memories, task.approved, self.config.tm, task.rehearse, task.before
-        return find_known(task.sentences, *given)
+            return [[] for _ in texts]
+        if remembered is None:
+            remembered = find_remembered(texts, task.memories, limits, task.before)
+        approved = find_approved(texts, task.approved, limits, task.rehearse)
+        return [[*pairs, *more] for pairs, more in zip(remembered, approved, strict=True)]
 
     def _translate(
         self,

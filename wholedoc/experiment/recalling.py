@@ -21,6 +21,7 @@ from pathlib import Path
 from wholedoc.config import Config, CorpusFiles
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import fingerprint, read_corpus
+from wholedoc.decoding.known import sentences_before
 from wholedoc.decoding.translator import Knowledge
 from wholedoc.experiment.grid import Experiment, Job, SystemName
 from wholedoc.experiment.results import write_lines
@@ -130,7 +131,7 @@ def best_matches(memory: TranslationMemory, documents: Iterable[Document]) -> li
     found: list[Match | None] = []
     for document in documents:
         texts = [pair.src for pair in document]
-        for matches in memory.search_all(texts, 1, ["", *texts[:-1]]):
+        for matches in memory.search_all(texts, 1, sentences_before(texts)):
             found.append(matches[0] if matches else None)
     return found
 

@@ -22,8 +22,14 @@ from wholedoc.config import Config, MemoryConfig
 from wholedoc.corpus.batches import length_batches, pad
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
-from wholedoc.decoding.known import Known, KnownPair, find_exact, find_known
-from wholedoc.decoding.recall import EncodedPair, Recaller
+from wholedoc.decoding.cells import EncodedPair, Recaller
+from wholedoc.decoding.known import (
+    Known,
+    KnownPair,
+    find_approved,
+    find_exact,
+    find_remembered,
+)
 from wholedoc.decoding.scoring import SeenWords, of_words, see_words
 from wholedoc.errors import UserError
 from wholedoc.kernels import Packing
@@ -275,8 +281,8 @@ def _conditions(
     for document in documents:
         texts = [pair.src for pair in document]
         references = {t: pair.trg for t, pair in enumerate(document)}
-        remembered += find_known(texts, memories, {}, limits)
-        approved += find_known(texts, (), references, limits, rehearse=True)
+        remembered += find_remembered(texts, memories, limits)
+        approved += find_approved(texts, references, limits, rehearse=True)
     if limits.exact:  # what is taken as it is does not reach the gate
         taken = [find_exact(pairs) is not None for pairs in remembered]
         remembered = [[] if t else p for t, p in zip(taken, remembered, strict=True)]
