@@ -57,10 +57,10 @@ def make_cells(counts: list[int], seed: int = 2, width: int = HIDDEN) -> Cells:
         Cells.square(keys, mask),
         torch.randint(0, 4, shape, generator=generator),
         torch.rand(shape, generator=generator, dtype=torch.float64),
-        torch.rand(shape, generator=generator, dtype=torch.float64),
         torch.randint(0, 2, shape, generator=generator).double(),
         mask,
         types,
+        torch.rand(len(counts), generator=generator, dtype=torch.float64),
     )
 
 
@@ -81,7 +81,8 @@ def recall_by_hand(
     ]
     real = [k for k in range(cells.mask.shape[1]) if bool(cells.mask[sentence, k])]
     approved = any(float(cells.approved[sentence, k]) for k in real)
-    if not real or (max(float(cells.coverage[sentence, k]) for k in real) < 0.25 and not approved):
+    covered = float(cells.covered[sentence])
+    if not real or (covered < 0.5 and not approved):
         return model
     distances, energies, values = [], [], []
     for k in real:
@@ -105,7 +106,7 @@ def recall_by_hand(
         logit(max(model)),
         logit(max(q)),
         math.log(model[best]),
-        max(float(cells.coverage[sentence, k]) for k in real),
+        covered,
         sum(p * float(cells.match[sentence, k]) for p, k in zip(weights, real, strict=True)),
         sum(p * float(cells.approved[sentence, k]) for p, k in zip(weights, real, strict=True)),
     ]
@@ -152,7 +153,7 @@ def test_without_cells_nothing_changes_bit_for_bit() -> None:
         cells,
         keys=cells.keys.float(),
         squares=cells.squares.float(),
-        coverage=cells.coverage.float(),
+        covered=cells.covered.float(),
         match=cells.match.float(),
         approved=cells.approved.float(),
         types=torch.tensor([[EOS, 4, 5, 6], [PAD] * 4]),
@@ -207,7 +208,7 @@ def test_gradient_of_recall() -> None:
 
 def pair(src: str, trg: str, coverage: float = 0.5) -> KnownPair:
     """An approved pair."""
-    return KnownPair(src, trg, round(100 * coverage) // 2, coverage, "", 0, "")
+    return KnownPair(src, trg, round(100 * coverage) // 2, coverage, coverage, "", 0, "")
 
 
 @pytest.fixture
@@ -244,7 +245,7 @@ def test_cells_of_a_batch_are_those_of_its_sentences(recaller: Recaller) -> None
     assert words[0] == [*encode("w1 w2"), EOS, *encode("w3 w3"), EOS]
     assert words[2] == [*encode("w2"), *encode("w4"), EOS]
     assert UNK not in cells.types
-    assert cells.coverage[0].tolist() == pytest.approx([0.5] * 3 + [0.9] * 3)
+    assert cells.covered.tolist() == pytest.approx([0.9, 0, 0.5])
     assert cells.match[0].tolist() == pytest.approx([0.25] * 3 + [0.45] * 3)
     row = CellRow.of(KNOWN[0], recaller.gather(KNOWN), recaller.width)
     assert row.pairs.tolist() == [0, 0, 0, 1, 1, 1]
@@ -381,7 +382,7 @@ def test_fitting_opens_the_gate_for_what_is_known_and_closes_it_for_what_is_not(
     encoder = Recaller(model, Recall(HIDDEN), VOCABULARIES)
     pairs = encoder._encode(texts)
     own = [[pair(*text, 1.0)] for text in texts]
-    strangers = [[dataclasses.replace(own[(i + 7) % 30][0], coverage=0.05)] for i in range(30)]
+    strangers = [[dataclasses.replace(own[(i + 7) % 30][0], together=0.05)] for i in range(30)]
     recall, fit = fit_recall(model, VOCABULARIES, pairs, [own, strangers])
     assert fit.after < 0.6 * fit.before
     recaller = Recaller(model, recall, VOCABULARIES)

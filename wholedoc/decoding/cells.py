@@ -161,11 +161,11 @@ class Recaller:
             keys,
             Cells.square(keys, mask.to(like.device)),
             _stack([row.words for row in rows]).to(like.device),
-            _stack([row.coverage for row in rows]).to(like),
             _stack([row.match for row in rows]).to(like),
             _stack([row.approved for row in rows]).to(like),
             mask.to(like.device),
             _stack([row.types for row in rows]).to(like.device),
+            torch.tensor([row.covered for row in rows]).to(like),
         )
 
 
@@ -187,7 +187,6 @@ class CellRow(NamedTuple):
     keys: npt.NDArray[np.int8]
     words: npt.NDArray[np.int64]
     """Places among ``types``."""
-    coverage: npt.NDArray[np.float32]
     match: npt.NDArray[np.float32]
     approved: npt.NDArray[np.float32]
     types: npt.NDArray[np.int64]
@@ -195,6 +194,8 @@ class CellRow(NamedTuple):
     """Which of the pairs each cell belongs to."""
     places: npt.NDArray[np.int64]
     """Which word of the pair's translation it is."""
+    covered: float
+    """How much of the sentence the pairs have together."""
 
     @classmethod
     def of(
@@ -208,7 +209,6 @@ class CellRow(NamedTuple):
         tokens = np.concatenate([np.zeros(0, np.int64), *parts])
         places = np.concatenate([np.zeros(0, np.int64), *(np.arange(n) for n in lengths)])
         of_pair = np.repeat(np.arange(len(pairs)), lengths)
-        coverage = np.array([pair.coverage for pair in pairs], dtype=np.float32)
         match = np.array([min(pair.score, EXACT) / EXACT for pair in pairs], dtype=np.float32)
         approved = np.array([pair.approved for pair in pairs], dtype=np.float32)
         kept = ((tokens != UNK) & _allowed(pairs, lengths)[of_pair]).nonzero()[0]
@@ -217,12 +217,12 @@ class CellRow(NamedTuple):
         return cls(
             keys[kept],
             words,
-            coverage[of_pair],
             match[of_pair],
             approved[of_pair],
             types,
             of_pair,
             places[kept],
+            max((pair.together for pair in pairs), default=0.0),
         )
 
 

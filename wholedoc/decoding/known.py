@@ -23,6 +23,8 @@ class KnownPair:
     """Per cent, as translators know it; 101 with the same sentence before it."""
     coverage: float
     """How much of the sentence its source has, from 0 to 1; telling words count for more."""
+    together: float
+    """How much of it its source has together with those that were found with it."""
     document: str
     place: int
     """Its place in that document, counted from 0."""
@@ -58,6 +60,7 @@ class KnownPair:
             entry.trg,
             match.score,
             match.coverage,
+            match.together,
             entry.document,
             entry.place - 1,
             entry.origin,
@@ -103,10 +106,11 @@ def find_approved(
     document, found = _Document(texts, places), []
     for t in range(len(texts)):
         others = [u for u in document.candidates(t) if u != t and (u < t or not rehearse)]
+        chosen, together = document.choose(t, others, limits.approved)
         found.append(
             [
-                KnownPair(texts[u], approved[u], document.match(t, u), coverage, "", u, "")
-                for u, coverage in document.choose(t, others, limits.approved)
+                KnownPair(texts[u], approved[u], document.match(t, u), share, together, "", u, "")
+                for u, share in chosen
             ]
         )
     return found
@@ -156,12 +160,15 @@ class _Document:
         """How like two sentences are, in per cent."""
         return percentage(self.tokens[t], self.tokens[u])
 
-    def choose(self, t: int, places: Sequence[int], limit: int) -> list[tuple[int, float]]:
-        """Of some places, those whose sentences cover sentence ``t``, and how much of it."""
+    def choose(
+        self, t: int, places: Sequence[int], limit: int
+    ) -> tuple[list[tuple[int, float]], float]:
+        """Of some places, those whose sentences cover sentence ``t``: each, and all together."""
         if not places or not self.codes[t]:
-            return []
+            return [], 0.0
         coverage = cover(self.codes[t], [self.codes[u] for u in places], self.worth)
-        return [(places[n], coverage.shares[n]) for n in coverage.choose(limit)]
+        chosen, shares = coverage.choose(limit), coverage.shares
+        return [(places[n], shares[n]) for n in chosen], coverage.together(chosen)
 
 
 def find_exact(known: Sequence[KnownPair]) -> int | None:

@@ -66,10 +66,11 @@ class RandomMemory(TranslationMemory):
             return []
         draw = random.Random(f"{self._seed} {text}")
         chosen = draw.sample(self._entries, min(limit, len(self._entries)))
-        shares = self.coverage(text, [entry.src for entry in chosen])
+        coverage = self.cover(text, [entry.src for entry in chosen])
+        together = coverage.together(range(len(chosen)))
         return [
-            Match(entry, percentage(tokens, split_tokens(entry.src)), share)
-            for entry, share in zip(chosen, shares, strict=True)
+            Match(entry, percentage(tokens, split_tokens(entry.src)), share, together)
+            for entry, share in zip(chosen, coverage.shares, strict=True)
         ]
 
 

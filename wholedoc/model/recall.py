@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from wholedoc.corpus.vocabulary import EOS
 
 WIDTH = 64  # numbers of a key
-LEAST_COVERAGE = 0.25  # pairs with less of a sentence have nothing to do with it
+LEAST_COVERED = 0.5  # pairs that have less of a sentence together have nothing to do with it
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
 _TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
@@ -34,8 +34,6 @@ class Cells:
     """‖A (r'_k − c)‖²; very large at padding, which is far from everything."""
     words: Int[Tensor, "sent cell"]
     """y'_k, as its place among the ``types`` of the sentence."""
-    coverage: Float[Tensor, "sent cell"]
-    """f_k: how much of the sentence the pair's source has, from 0 to 1."""
     match: Float[Tensor, "sent cell"]
     """m_k: how like the two are as wholes, from 0 to 1."""
     approved: Float[Tensor, "sent cell"]
@@ -44,6 +42,8 @@ class Cells:
     """True at real cells."""
     types: Int[Tensor, "sent type"]
     """The distinct words of a sentence's cells: token ids, or columns of an output layer."""
+    covered: Float[Tensor, " sent"]
+    """f: how much of the sentence the sources of its pairs have together, from 0 to 1."""
 
     @staticmethod
     def square(
@@ -84,15 +84,15 @@ class Recall(nn.Module):
         d_k = ‖A (r_j − r'_k)‖²
         p_k = softmax_k(−τ d_k + β m_k + δ [approved]),   q_end = Σ_{k: y'_k = </s>} p_k
         λ_j = (1 − q_end) σ(w · (1, log(τ min d + 0.1), logit max P_model, logit max q,
-                                 log P_model(y*), max f, Σ p_k m_k, Σ_{k approved} p_k))
+                                 log P_model(y*), f, Σ p_k m_k, Σ_{k approved} p_k))
 
-    r_j and r'_k are what the output layer sees ([dec-out]); f_k is how much of the sentence the
-    source of the cell's pair has, m_k how like the two are as wholes; y* is the word with the
-    largest q. Where the recalled pair ends, the model decides whether the sentence does: pairs are
-    shorter than what they are parts of. ``projection`` is A, ``center`` is c, a point in the middle
-    of all r', ``scores`` are τ, β, δ, ``gate`` is w. All of it is fitted after training, when no
-    weight of the model changes any more. Without cells λ is 0 exactly; so it is where no pair is
-    approved and none has a quarter of the sentence (max f < 1/4).
+    r_j and r'_k are what the output layer sees ([dec-out]); m_k is how like the sentence the source
+    of the cell's pair is, f how much of the sentence the sources of all its pairs have together; y*
+    is the word with the largest q. Where the recalled pair ends, the model decides whether the
+    sentence does: pairs are shorter than what they are parts of. ``projection`` is A, ``center`` is
+    c, a point in the middle of all r', ``scores`` are τ, β, δ, ``gate`` is w. All of it is fitted
+    after training, when no weight of the model changes any more. Without cells λ is 0 exactly; so
+    it is where no pair is approved and all together have less than half of the sentence (f < 1/2).
     """
 
     def __init__(self, hidden: int) -> None:
@@ -140,8 +140,9 @@ class Recall(nn.Module):
         tau, by_match, by_origin = self.scores
         tau = tau.clamp(min=_SMALLEST)
         words = cells.words[:, None].expand_as(distances)
-        coverage = (cells.coverage * cells.mask).amax(dim=1)[:, None]  # (S, 1)
-        known = (coverage >= LEAST_COVERAGE) | (cells.approved * cells.mask).any(dim=1)[:, None]
+        covered = cells.covered[:, None]  # (S, 1)
+        close = (covered >= LEAST_COVERED) | (cells.approved > 0)
+        known = (close & cells.mask).any(dim=1)[:, None]
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
         energies = energies - tau * distances
         weights = torch.softmax(energies, dim=-1)
@@ -157,7 +158,7 @@ class Recall(nn.Module):
             _logit(surest),
             _logit(most),
             log_types.gather(2, best[:, :, None])[:, :, 0],
-            coverage.expand_as(most),
+            covered.expand_as(most),
             (weights * cells.match[:, None]).sum(dim=-1),
             (weights * cells.approved[:, None]).sum(dim=-1),
         )

@@ -68,6 +68,13 @@ class Coverage(NamedTuple):
         found: list[float] = (self.shared @ self.worths / max(self.whole, 1e-6)).tolist()
         return found
 
+    def together(self, places: Sequence[int]) -> float:
+        """How much of the text some of the segments have together, likewise."""
+        if not len(places):
+            return 0.0
+        best = self.shared[np.array(places)].max(axis=0)
+        return float(best @ self.worths / max(self.whole, 1e-6))
+
     def choose(self, limit: int) -> list[int]:
         """Segments that together have the tokens of the text: their places, best first.
 

@@ -70,6 +70,8 @@ class Match:
     """Per cent; 100 the same tokens, 101 the same segment before it, too."""
     coverage: float = 0.0
     """How much of the text it has, from 0 to 1, where that was asked for."""
+    together: float = 0.0
+    """How much of the text it has together with the others that were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,26 +180,27 @@ class TranslationMemory:
             database = self._database()
             encoded = self._encoded(database, text, tokens, _COVERING)
             ids, coverage = list(encoded), self._cover(tokens, list(encoded.values()))
-            shares = dict(zip(ids, coverage.shares, strict=True))
             code = encode_tokens(tokens)
-            same = [number for number, other in encoded.items() if other == code]
-            chosen = dict.fromkeys((*same, *(ids[place] for place in coverage.choose(limit))))
+            same = [place for place, number in enumerate(ids) if encoded[number] == code]
+            places = list(dict.fromkeys((*same, *coverage.choose(limit))))
+            chosen = {ids[place]: place for place in places}
             details = self._details(database, list(chosen), before)
+        shares, together = coverage.shares, coverage.together(places)
         found = {}
         for entry, in_context in details:
             score = percentage(tokens, split_tokens(entry.src))
             score = IN_CONTEXT if in_context and score == EXACT else score
-            found[entry.id] = Match(entry, score, shares[entry.id])
+            found[entry.id] = Match(entry, score, shares[chosen[entry.id]], together)
         exact = _ranked([match for match in found.values() if match.score >= EXACT])
         others = [found[n] for n in chosen if n in found and found[n].score < EXACT]
         return [*exact, *others][:limit]
 
-    def coverage(self, text: str, sources: Sequence[str]) -> list[float]:
-        """How much of a text other segments have, from 0 to 1; telling words count for more."""
+    def cover(self, text: str, sources: Sequence[str]) -> Coverage:
+        """How much of a text other segments have; telling words count for more."""
         with self._guard, name_damage(self.path):
             self._database()
             encoded = [encode_tokens(split_tokens(src)) for src in sources]
-            return self._cover(split_tokens(text), encoded).shares
+            return self._cover(split_tokens(text), encoded)
 
     def _cover(self, tokens: Sequence[str], encoded: Sequence[str]) -> Coverage:
         code = encode_tokens(tokens)

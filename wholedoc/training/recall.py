@@ -161,12 +161,11 @@ def _nearest(
         cells.keys.new_zeros(*chosen.shape, 0),
         nearest.values,
         first,
-        # The largest one counts, be its cell among the nearest or not.
-        (cells.coverage * cells.mask).amax(dim=1)[rows, None].expand(chosen.shape),
         cells.match[rows].gather(1, chosen),
         cells.approved[rows].gather(1, chosen),
         cells.mask[rows].gather(1, chosen),
         tokens,
+        cells.covered[rows],
     )
     own, surest = seen.own[:, None], seen.surest[:, None]
     at = SeenWords(own, surest, seen.types.gather(1, types)[:, None])
@@ -211,7 +210,7 @@ def _maximise(recall: Recall, parts: Sequence[_Words]) -> Fit:
 def _log_likelihood(recall: Recall, part: _Words, unit: float) -> Float[Tensor, ""]:
     """Of some words, in double precision."""
     seen = SeenWords(*(values.double() for values in part.seen))
-    names = ("coverage", "match", "approved")
+    names = ("match", "approved", "covered")
     cells = replace(part.cells, **{name: getattr(part.cells, name).double() for name in names})
     recalled = recall.weigh(part.distances.double() / unit, seen.types, seen.surest, cells)
     return of_words(recalled, seen, part.words, cells).sum()
@@ -304,12 +303,14 @@ def _strangers(
     found = []
     for t, text in enumerate(texts):
         pairs = known[(t + len(texts) // 2) % len(texts)]
-        shares = memories[0].coverage(text, [pair.src for pair in pairs]) if pairs else []
         tokens = split_tokens(text)
+        coverage = memories[0].cover(text, [pair.src for pair in pairs])
+        together = coverage.together(range(len(pairs)))
+        scores = [percentage(tokens, split_tokens(pair.src)) for pair in pairs]
         found.append(
             [
-                replace(p, coverage=c, score=percentage(tokens, split_tokens(p.src)))
-                for p, c in zip(pairs, shares, strict=True)
+                replace(pair, coverage=share, together=together, score=score)
+                for pair, share, score in zip(pairs, coverage.shares, scores, strict=True)
             ]
         )
     return found
