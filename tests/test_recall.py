@@ -15,7 +15,7 @@ from torch import Tensor
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import EOS, PAD, UNK, WordVocabulary
-from wholedoc.decoding.cells import CellRow, Recaller, look_up
+from wholedoc.decoding.cells import CellRow, EncodedPair, Recaller, look_up
 from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import Recalls, score_translations
@@ -24,7 +24,7 @@ from wholedoc.kernels import EightBitProduct
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.store.cells import CellStore, EntryCells, PairCells, write_cells
 from wholedoc.store.shortlist import Shortlist
-from wholedoc.training.recall import fit_recall, learn_projection
+from wholedoc.training.recall import fit_length, fit_recall, learn_projection
 
 HIDDEN, VOCABULARY = 5, 9
 WORDS = [f"w{i}" for i in range(VOCABULARY - 4)]
@@ -325,6 +325,20 @@ def test_what_search_finds_has_the_probability_that_scoring_gives(
         assert alone[0].log_probability == pytest.approx(found[i][0].log_probability, abs=1e-4)
 
 
+def test_recall_adds_to_the_length_penalty_of_those_who_recall(make_model: MakeModel) -> None:
+    model, recall = make_model().float(), make_recall().float()
+    recall.length.data.fill_(0.5)
+    recaller = Recaller(model, recall, VOCABULARIES)
+    config = SearchConfig(beam=3, length_penalty=0.7, max_length_extra=3)
+    cells = look_up(recaller, KNOWN)([0, 1, 2])
+    found = search(Predictor(model, recaller=recaller), *pad(SRC), config, 3, cells=cells)
+    for hypotheses, penalty in zip(found, (1.2, 0.7, 1.2), strict=True):
+        assert hypotheses == sorted(hypotheses, key=lambda h: -h.score)
+        for h in hypotheses:
+            expected = h.log_probability / (len(h.tokens) + 1) ** penalty
+            assert h.score == pytest.approx(expected, rel=1e-6)
+
+
 def test_words_of_cells_are_allowed_whatever_the_shortlist_says(make_model: MakeModel) -> None:
     model = make_model().float()
     with torch.no_grad():
@@ -397,6 +411,32 @@ def test_fitting_opens_the_gate_for_what_is_known_and_closes_it_for_what_is_not(
     again, _ = fit_recall(model, VOCABULARIES, pairs, [own, strangers])
     both = zip(recall.parameters(), again.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
+
+
+def test_the_added_length_penalty_is_the_one_with_the_highest_bleu(make_model: MakeModel) -> None:
+    model, recall = make_model().float(), make_recall().float()
+    with torch.no_grad():
+        model.decoder.output.vocabulary.bias[EOS] = 0.5  # translations of all lengths
+    recaller = Recaller(model, recall, VOCABULARIES)
+    config = SearchConfig(beam=5, max_length_extra=3)
+    generator = torch.Generator().manual_seed(1)
+    sources = [[*s, EOS] for s in torch.randint(4, 9, (40, 6), generator=generator).tolist()]
+    known = [[pair("s1 s2", "w1 w2 w3 w4")] for _ in sources]
+    cells = look_up(recaller, known)(range(len(sources)))
+
+    def translate(added: float) -> list[list[int]]:
+        recall.length.data.fill_(added)
+        predictor = Predictor(model, recaller=recaller)
+        found = search(predictor, *pad(sources), config, cells=cells)
+        return [list(best[0].tokens) for best in found]
+
+    for wanted in (-0.2, 0.6):  # the references are what that penalty would choose
+        targets = translate(wanted)
+        assert targets != translate(0.0)
+        pairs = [EncodedPair(*each) for each in zip(sources, targets, strict=True)]
+        assert fit_length(recaller, pairs, known, config) == wanted
+    assert fit_length(recaller, pairs, known, SearchConfig(beam=1)) == 0
+    assert fit_length(recaller, pairs, [[] for _ in pairs], config) == 0
 
 
 def test_the_worst_pairs_are_left_out_where_there_are_too_many(

@@ -35,7 +35,7 @@ class Hypothesis:
     log_probability: float
     """log P(y|x), ``</s>`` included."""
     score: float
-    """What it was ranked by: log P / (J+1)**length_penalty."""
+    """What it was ranked by: log P / (J+1)**length_penalty; recall may add to the exponent."""
     attention: Float[Tensor, "trg_word src_word"]
     """α_j for each word and ``</s>``, over the source words and ``</s>``."""
     last_state: Float[Tensor, " hidden"]
@@ -66,13 +66,25 @@ def search(
     lengths = src_lengths.tolist()
     caps = length_caps(lengths, config)
     state, sentences = predictor.start(src, src_lengths, readings, cells)
-    trace = _Trace(lengths, nbest, config.length_penalty)
+    trace = _Trace(lengths, nbest, _length_penalties(predictor, cells, len(caps), config))
     frontier = _Frontier(predictor, state, sentences, caps)
     if config.beam == 1 and nbest == 1:
         greedy(frontier, trace)
     else:
         beam(frontier, trace, max(config.beam, nbest))
     return trace.hypotheses()
+
+
+def _length_penalties(
+    predictor: Predictor, cells: Cells | None, sentences: int, config: SearchConfig
+) -> list[float]:
+    """Of each sentence: that of the settings, and what recall adds where it serves."""
+    if cells is None or predictor.recaller is None:
+        return [config.length_penalty] * sentences
+    recall = predictor.recaller.recall
+    with_recall = config.length_penalty + recall.length.item()
+    serves = recall.serves(cells).tolist()
+    return [with_recall if served else config.length_penalty for served in serves]
 
 
 @dataclass
@@ -230,7 +242,7 @@ class _Trace:
 
     src_lengths: list[int]
     nbest: int
-    length_penalty: float
+    length_penalties: list[float]
 
     def __post_init__(self) -> None:
         self.weights: list[Float[Tensor, "row src_word"]] = []
@@ -247,11 +259,11 @@ class _Trace:
     ) -> None:
         """Hypotheses that end at this step, each with its row."""
         step = len(self.weights) - 1
-        norm = float((step + 1) ** self.length_penalty)
         kept = states.index_select(0, rows)  # a view would keep the states of all rows alive
         ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), kept, strict=True)
         for sentence, row, log_probability, state in ends:
-            end = _End(sentence, step, row, log_probability, log_probability / norm, state)
+            score = log_probability / (step + 1) ** self.length_penalties[sentence]
+            end = _End(sentence, step, row, log_probability, score, state)
             self.ended[sentence].append(end)
 
     def hypotheses(self) -> list[list[Hypothesis]]:

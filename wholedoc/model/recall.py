@@ -103,6 +103,15 @@ class Recall(nn.Module):
         self.weights = nn.Parameter(torch.zeros(8, dtype=torch.uint8), requires_grad=False)
         """A digest of the weights that it was fitted for."""
         self.gate = nn.Parameter(torch.tensor([0.0, -1.0, *[0.0] * 6]))
+        self.length = nn.Parameter(torch.tensor(0.0))
+        """What is added to the length penalty of search for sentences that recall: what is recalled
+        is so probable that short translations of little else would win the beam."""
+
+    @staticmethod
+    def serves(cells: Cells) -> Bool[Tensor, " sent"]:
+        """Which sentences recall at all; λ is 0 exactly for the others."""
+        close = (cells.covered >= LEAST_COVERED)[:, None] | (cells.approved > 0)
+        return (close & cells.mask).any(dim=1)
 
     def project(self, features: Float[Tensor, "*any hidden"]) -> Float[Tensor, "*any width"]:
         """A (r − c)."""
@@ -141,8 +150,7 @@ class Recall(nn.Module):
         tau = tau.clamp(min=_SMALLEST)
         words = cells.words[:, None].expand_as(distances)
         covered = cells.covered[:, None]  # (S, 1)
-        close = (covered >= LEAST_COVERED) | (cells.approved > 0)
-        known = (close & cells.mask).any(dim=1)[:, None]
+        known = self.serves(cells)[:, None]
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
         energies = energies - tau * distances
         weights = torch.softmax(energies, dim=-1)

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from wholedoc.config import Config, MemoryConfig
+from wholedoc.config import Config, MemoryConfig, SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
@@ -30,9 +30,11 @@ from wholedoc.decoding.known import (
     find_exact,
     find_remembered,
 )
+from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import SeenWords, of_words, see_words
+from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.errors import UserError
-from wholedoc.kernels import Packing
+from wholedoc.kernels import ExactProduct, Packing
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
 from wholedoc.progress import say
@@ -48,6 +50,7 @@ _SENTENCES = 500  # of the dev set, about so many
 _NEAREST = 32  # cells of a word
 _BATCH_TOKENS = 2000
 _RANGE = 100.0  # of the 127 steps of an 8-bit key, for all but one in a thousand numbers
+_LENGTHS = (0.0, 0.1, -0.1, 0.2, -0.2, 0.3, 0.4, 0.5, 0.6)  # added to the length penalty
 _PENALTY = 1e-4  # on the squares of the fitted numbers
 _START = (1.0, 1.0, 0.0), (-1.0, -1.0, -0.3, 0.5, 0.2, 0.5, 0.5, 0.0)  # of scores and gate
 
@@ -216,6 +219,46 @@ def _log_likelihood(recall: Recall, part: _Words, unit: float) -> Float[Tensor, 
     return of_words(recalled, seen, part.words, cells).sum()
 
 
+def fit_length(
+    recaller: Recaller, pairs: Sequence[EncodedPair], known: Known, config: SearchConfig
+) -> float:
+    """What recall adds to the length penalty: of some values, the one with the highest BLEU.
+
+    A search finds the same hypotheses with any penalty, so one search serves them all.
+    """
+    chosen = [i for i, found in enumerate(known) if found and pairs[i].trg]
+    if config.beam == 1 or not chosen:
+        return 0.0
+    import sacrebleu  # takes a while, and only this needs it
+
+    predictor = Predictor(recaller.model, ExactProduct, None, recaller)
+    found_cells = recaller.gather([known[i] for i in chosen])
+    decode = recaller.vocabularies[1].decode
+    ranked: list[list[tuple[Hypothesis, str]]] = []
+    references = []
+    for part in length_batches([len(pairs[i].src) for i in chosen], config.batch_tokens):
+        batch = [chosen[n] for n in part]
+        cells = recaller.cells([known[i] for i in batch], found_cells)
+        if cells is None:
+            continue
+        src, lengths = (t.to(cells.keys.device) for t in pad([pairs[i].src for i in batch]))
+        found = search(predictor, src, lengths, config, config.beam, cells=cells)
+        for i, hypotheses, served in zip(batch, found, recaller.recall.serves(cells), strict=True):
+            if served:
+                ranked.append([(h, decode(h.tokens)) for h in hypotheses])
+                references.append(decode(pairs[i].trg))
+
+    def bleu(added: float) -> float:
+        penalty = config.length_penalty + added
+        best = [
+            max(each, key=lambda h: h[0].log_probability / (len(h[0].tokens) + 1) ** penalty)[1]
+            for each in ranked
+        ]
+        return sacrebleu.corpus_bleu(best, [references], force=True).score
+
+    return max(_LENGTHS, key=bleu) if ranked else 0.0
+
+
 # A whole run.
 
 
@@ -256,10 +299,15 @@ def fit_model(
     ]
     conditions = _conditions(documents, memories, trained.config.tm)
     base, fit = fit_recall(trained.base, vocabularies, pairs, conditions, trained.base_recall)
+    recaller = Recaller(trained.base, base, vocabularies)
+    known = next(filter(any, conditions))  # of memories, where there are any
+    length = fit_length(recaller, pairs, known, trained.config.search)
+    base.length.data.fill_(length)
     trained, fits = replace(trained, base_recall=base), [fit]
     if trained.document is not None:
         before = trained.document_recall
         found, fit = fit_recall(trained.document, vocabularies, pairs, conditions, before)
+        found.length.data.fill_(length)
         trained, fits = replace(trained, document_recall=found), [*fits, fit]
     return trained, fits
 
