@@ -434,9 +434,9 @@ def test_the_added_length_penalty_is_the_one_with_the_highest_bleu(make_model: M
         targets = translate(wanted)
         assert targets != translate(0.0)
         pairs = [EncodedPair(*each) for each in zip(sources, targets, strict=True)]
-        assert fit_length(recaller, pairs, known, config) == wanted
-    assert fit_length(recaller, pairs, known, SearchConfig(beam=1)) == 0
-    assert fit_length(recaller, pairs, [[] for _ in pairs], config) == 0
+        assert fit_length(recaller, pairs, [known, known], config) == wanted
+    assert fit_length(recaller, pairs, [known, known], SearchConfig(beam=1)) == 0
+    assert fit_length(recaller, pairs, [[[] for _ in pairs]], config) == 0
 
 
 def test_the_worst_pairs_are_left_out_where_there_are_too_many(

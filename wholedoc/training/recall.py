@@ -22,7 +22,7 @@ from wholedoc.config import Config, MemoryConfig, SearchConfig
 from wholedoc.corpus.batches import length_batches, pad
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.vocabulary import BOS, EOS, Vocabulary
-from wholedoc.decoding.cells import EncodedPair, Recaller
+from wholedoc.decoding.cells import EncodedPair, Recaller, look_up
 from wholedoc.decoding.known import (
     Known,
     KnownPair,
@@ -220,33 +220,36 @@ def _log_likelihood(recall: Recall, part: _Words, unit: float) -> Float[Tensor, 
 
 
 def fit_length(
-    recaller: Recaller, pairs: Sequence[EncodedPair], known: Known, config: SearchConfig
+    recaller: Recaller,
+    pairs: Sequence[EncodedPair],
+    conditions: Sequence[Known],
+    config: SearchConfig,
 ) -> float:
     """What recall adds to the length penalty: of some values, the one with the highest BLEU.
 
     A search finds the same hypotheses with any penalty, so one search serves them all.
     """
-    chosen = [i for i, found in enumerate(known) if found and pairs[i].trg]
-    if config.beam == 1 or not chosen:
+    if config.beam == 1:
         return 0.0
     import sacrebleu  # takes a while, and only this needs it
 
     predictor = Predictor(recaller.model, ExactProduct, None, recaller)
-    found_cells = recaller.gather([known[i] for i in chosen])
     decode = recaller.vocabularies[1].decode
     ranked: list[list[tuple[Hypothesis, str]]] = []
     references = []
-    for part in length_batches([len(pairs[i].src) for i in chosen], config.batch_tokens):
-        batch = [chosen[n] for n in part]
-        cells = recaller.cells([known[i] for i in batch], found_cells)
-        if cells is None:
-            continue
-        src, lengths = (t.to(cells.keys.device) for t in pad([pairs[i].src for i in batch]))
-        found = search(predictor, src, lengths, config, config.beam, cells=cells)
-        for i, hypotheses, served in zip(batch, found, recaller.recall.serves(cells), strict=True):
-            if served:
-                ranked.append([(h, decode(h.tokens)) for h in hypotheses])
-                references.append(decode(pairs[i].trg))
+    for known in conditions:
+        chosen = [i for i, found in enumerate(known) if found and pairs[i].trg]
+        cells_of = look_up(recaller, known)
+        for part in length_batches([len(pairs[i].src) for i in chosen], config.batch_tokens):
+            batch = [chosen[n] for n in part]
+            cells = cells_of(batch)
+            if cells is None:
+                continue
+            src, lengths = (t.to(cells.keys.device) for t in pad([pairs[i].src for i in batch]))
+            found = search(predictor, src, lengths, config, config.beam, cells=cells)
+            served = recaller.recall.serves(cells).nonzero()[:, 0].tolist()
+            ranked += [[(h, decode(h.tokens)) for h in found[n]] for n in served]
+            references += [decode(pairs[batch[n]].trg) for n in served]
 
     def bleu(added: float) -> float:
         penalty = config.length_penalty + added
@@ -300,8 +303,7 @@ def fit_model(
     conditions = _conditions(documents, memories, trained.config.tm)
     base, fit = fit_recall(trained.base, vocabularies, pairs, conditions, trained.base_recall)
     recaller = Recaller(trained.base, base, vocabularies)
-    known = next(filter(any, conditions))  # of memories, where there are any
-    length = fit_length(recaller, pairs, known, trained.config.search)
+    length = fit_length(recaller, pairs, conditions[:2], trained.config.search)
     base.length.data.fill_(length)
     trained, fits = replace(trained, base_recall=base), [fit]
     if trained.document is not None:
