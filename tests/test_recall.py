@@ -118,7 +118,7 @@ def recall_by_hand(
 def mixed(recall: Recall, features: Tensor, logits: Tensor, cells: Cells) -> Tensor:
     """P(y) by the code that search uses; a row for each sentence."""
     logits = logits.clone()
-    total = recall.mix(logits, torch.logsumexp(logits, dim=-1), features, cells)
+    total = recall.mix(logits, features, cells)
     return torch.exp(logits - total[:, None])
 
 
@@ -160,7 +160,7 @@ def test_without_cells_nothing_changes_bit_for_bit() -> None:
     )
     logits, features = torch.randn(2, VOCABULARY), torch.randn(2, HIDDEN)
     total, changed = torch.logsumexp(logits, dim=-1), logits.clone()
-    after = recall.mix(changed, total, features, cells)
+    after = recall.mix(changed, features, cells)
     assert after[1] == total[1]
     assert torch.equal(changed[1, 1:], logits[1, 1:])  # the column of padding is never produced
     assert not torch.equal(changed[0], logits[0])

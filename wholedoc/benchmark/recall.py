@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -66,11 +68,11 @@ def measure_recall(material: Material, rounds: int, sentences: int, directory: P
     plain = TranslationSystem(model, model)
     sources = material.source(sentences)
     _search(plain, sources, texts, None, config)  # caches warm up, and the memory of both is known
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # what it needs is not counted
+        recall = pool.submit(_read_memory, material, directory / "memory").result()
     before = _rss_mb()
-    with TranslationMemory.open(_build(material, directory)) as memory:
-        recall = _projected(model, material.vocabularies, memory)
+    with TranslationMemory.open(directory / "memory") as memory:
         recaller = Recaller(model, recall, material.vocabularies)
-        recaller.prepare(memory)
         ways: dict[str, list[_Turn]] = {"plain": [], "read": [], "unread": []}
         for number in range(rounds):
             say(f"recalling, round {number + 1} of {rounds}")
@@ -122,17 +124,20 @@ def _texts(material: Material, sentences: int) -> list[str]:
     return [decode(ids[:-1]) for ids in material.source(sentences)]
 
 
-def _build(material: Material, directory: Path) -> Path:
-    """The corpus of the material as a memory."""
+def _read_memory(material: Material, path: Path) -> Recall:
+    """Make the corpus of the material a memory, and read it: what ``tm`` commands do."""
     corpus, (src, trg) = material.corpus, material.vocabularies
     pairs = tuple(
         SentencePair(src.decode(corpus.src(t).tolist()), trg.decode(corpus.trg(t).tolist()))
         for t in range(len(corpus))
     )
-    path = directory / "memory"
     with MemoryWriter.build(path) as writer:
         writer.add([Document("corpus", pairs)], "corpus")
-    return path
+    model = material.model(material.config.model.without_context()).eval()
+    with TranslationMemory.open(path) as memory:
+        recall = _projected(model, material.vocabularies, memory)
+        Recaller(model, recall, material.vocabularies).prepare(memory)
+    return recall
 
 
 def _projected(

@@ -12,7 +12,7 @@ from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.decoding.cells import CellRow, Recaller
 from wholedoc.decoding.document import Sentence
 from wholedoc.decoding.known import Known, KnownPair, find_exact
-from wholedoc.decoding.scoring import decode_given, of_words, see_words
+from wholedoc.decoding.scoring import decode_given, of_words, places_of, see_words
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.memory import Readings
 
@@ -137,7 +137,8 @@ def recollect(
         mixed = of_words(recalled, seen, words, cells)
         same = cells.types.gather(1, cells.words)[:, None] == words[:, :, None]  # (S, J, K)
         weights = recalled.cells * (same & cells.mask[:, None])
-        share = recalled.gate * weights.sum(dim=-1) / mixed.exp()
+        places, is_type = places_of(words, cells)
+        share = is_type * recalled.shares.gather(2, places)[:, :, 0] / mixed.exp()
         top = weights.topk(min(_SOURCES, weights.shape[-1]), dim=-1)
         return [
             _tokens(

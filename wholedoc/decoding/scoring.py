@@ -148,11 +148,11 @@ def of_words(
 ) -> Float[Tensor, "sent trg_word"]:
     """log P(y_j) of given words, recall included."""
     rest, mixed = recalled.mix(seen.types)
-    places, found = _places_of(words, cells)
+    places, found = places_of(words, cells)
     return torch.where(found, mixed.gather(2, places)[:, :, 0], seen.own + rest)
 
 
-def _places_of(words: Int[Tensor, "sent trg_word"], cells: Cells) -> tuple[Tensor, Tensor]:
+def places_of(words: Int[Tensor, "sent trg_word"], cells: Cells) -> tuple[Tensor, Tensor]:
     """Where among the types of its sentence each word is, and whether it is there."""
     same = cells.types[:, None] == words[:, :, None]  # (S, J, U)
     return same.int().argmax(dim=-1, keepdim=True), same.any(dim=-1)

@@ -123,10 +123,10 @@ class _Frontier:
         """
         step_done = self.predictor.step(self.state, self.words, self.sentences)
         self.state, logits, weights, features = step_done
-        total = torch.logsumexp(logits, dim=-1)
         if self.sentences.cells is not None and self.predictor.recaller is not None:
-            recall = self.predictor.recaller.recall
-            total = recall.mix(logits, total, features, self.sentences.cells)
+            total = self.predictor.recaller.recall.mix(logits, features, self.sentences.cells)
+        else:
+            total = torch.logsumexp(logits, dim=-1)
         logits[:, PAD] = -math.inf
         logits[:, BOS] = -math.inf
         if step in self.cap_steps:

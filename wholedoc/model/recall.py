@@ -19,7 +19,7 @@ WIDTH = 64  # numbers of a key
 LEAST_COVERED = 0.5  # pairs that have less of a sentence together have nothing to do with it
 _LARGEST_GATE = 1 - 1e-6  # no word that the model knows becomes impossible
 _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logarithms
-_TINY = 1e-38  # probability of what is not recalled: next to any other it is nothing
+_TINY = 1e-38  # the smallest probability whose logarithm is taken
 _FAR = 1e9  # farther than any two keys in 8 bits
 _NEAR = 0.1  # distances below this are all equally near
 
@@ -62,8 +62,8 @@ class Recalled(NamedTuple):
 
     gate: Float[Tensor, "sent row"]
     """λ_j: how much recall counts; exactly 0 without cells."""
-    types: Float[Tensor, "sent row type"]
-    """q(y) of each of the sentence's types."""
+    shares: Float[Tensor, "sent row type"]
+    """λ_j q(y) of each of the sentence's types."""
     cells: Float[Tensor, "sent row cell"]
     """p_k."""
 
@@ -72,8 +72,9 @@ class Recalled(NamedTuple):
     ) -> tuple[Float[Tensor, "sent row"], Float[Tensor, "sent row type"]]:
         """log(1 − λ), which every word's log P_model gets, and log P of the types."""
         rest = torch.log1p(-self.gate)
-        recalled = torch.log((self.gate[:, :, None] * self.types).clamp(min=_TINY))
-        return rest, torch.logaddexp(log_types + rest[:, :, None], recalled)
+        by_model = log_types + rest[:, :, None]
+        mixed = torch.log((torch.exp(by_model) + self.shares).clamp(min=_TINY))
+        return rest, torch.where(self.shares > 0, mixed, by_model)
 
 
 class Recall(nn.Module):
@@ -148,49 +149,49 @@ class Recall(nn.Module):
         """λ_j, q and p_k from the distances."""
         tau, by_match, by_origin = self.scores
         tau = tau.clamp(min=_SMALLEST)
-        words = cells.words[:, None].expand_as(distances)
-        covered = cells.covered[:, None]  # (S, 1)
         known = self.serves(cells)[:, None]
+        ends = cells.types.gather(1, cells.words) == EOS
         energies = (by_match * cells.match + by_origin * cells.approved)[:, None]
-        energies = energies - tau * distances
-        weights = torch.softmax(energies, dim=-1)
+        weights = torch.softmax(torch.addcmul(energies, distances, -tau), dim=-1)
+        words = cells.words[:, None].expand_as(weights)
         types = torch.zeros_like(log_types).scatter_add(2, words, weights)
-        ends = (cells.types == EOS)[:, None]
-        going_on = (1 - (types * ends).sum(dim=-1)).clamp(min=0)  # 1 − q_end
-        types = types.masked_fill(ends, 0.0) / going_on.clamp(min=_SMALLEST)[:, :, None]
-        nearest = distances.amin(dim=-1)
+        types = types.masked_fill((cells.types == EOS)[:, None], 0.0)
+        traits = torch.stack((ends.to(weights), cells.match, cells.approved), dim=-1)
+        end, match, approved = torch.bmm(weights, traits).unbind(dim=-1)  # Σ p_k of each
+        going_on = (1 - end).clamp(min=0)
         most, best = types.max(dim=-1)
         inputs = (
             torch.ones_like(most),
-            torch.log(tau * nearest + _NEAR),
+            torch.log(tau * distances.amin(dim=-1) + _NEAR),
             _logit(surest),
-            _logit(most),
+            _logit(most / going_on.clamp(min=_SMALLEST)),
             log_types.gather(2, best[:, :, None])[:, :, 0],
-            covered.expand_as(most),
-            (weights * cells.match[:, None]).sum(dim=-1),
-            (weights * cells.approved[:, None]).sum(dim=-1),
+            cells.covered[:, None].expand_as(most),
+            match,
+            approved,
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
-        return Recalled(gate * going_on * known, types * known[:, :, None], weights)
+        gate = gate * known  # q(y) = types / (1 − q_end), and λ has the factor 1 − q_end
+        return Recalled(gate * going_on, gate[:, :, None] * types, weights)
 
     def mix(
         self,
         logits: Float[Tensor, "row output"],
-        total: Float[Tensor, " row"],
         features: Float[Tensor, "row hidden"],
         cells: Cells,
     ) -> Float[Tensor, " row"]:
-        """Turn logits of P_model, whose log-sum is ``total``, into those of P, in place.
+        """Turn logits of P_model into those of P, in place.
 
         Each sentence has as many rows as any other. Returns what makes them log-probabilities when
         taken off. ``cells.types`` are columns of the logits; no other column changes.
         """
         sentences = len(cells.types)
         table = logits.view(sentences, -1, logits.shape[-1])
-        totals = total.view(sentences, -1)
+        highest = table.amax(dim=-1, keepdim=True)
+        totals = torch.log((table - highest).exp_().sum(dim=-1)) + highest[:, :, 0]  # log-sum
         columns = cells.types[:, None].expand(-1, table.shape[1], -1)
         log_types = table.gather(2, columns) - totals[:, :, None]
-        surest = torch.exp(table.amax(dim=-1) - totals)
+        surest = torch.exp(highest[:, :, 0] - totals)
         found = self(features.view(*totals.shape, -1), log_types, surest, cells)
         rest, mixed = found.mix(log_types)
         totals = totals - rest

@@ -98,10 +98,18 @@ class Coverage(NamedTuple):
 
 def cover(text: str, segments: Sequence[str], worth: Mapping[str, float]) -> Coverage:
     """How far segments have the tokens of a text; all as :func:`encode_tokens` makes them."""
-    types = list(dict.fromkeys(text))
-    counts = np.array([[segment.count(w) for w in types] for segment in segments], dtype=np.float32)
-    wanted = np.array([text.count(w) for w in types], dtype=np.float32)
-    shared = np.minimum(counts.reshape(len(segments), len(types)), wanted)
-    lengths = np.array([len(segment) for segment in segments], dtype=np.float32)
-    worths = np.array([worth[w] for w in types], dtype=np.float32)
-    return Coverage(shared, lengths, worths, float(wanted @ worths))
+    types, wanted = np.unique(_codes(text), return_counts=True)
+    lengths = np.array([len(segment) for segment in segments], dtype=np.int64)
+    codes = _codes("".join(segments))
+    places = np.searchsorted(types, codes).clip(max=max(len(types) - 1, 0))
+    shared_at = (types[places] == codes).nonzero()[0] if len(types) else places[:0]
+    rows = np.repeat(np.arange(len(segments)), lengths)[shared_at]
+    cells = rows * len(types) + places[shared_at]
+    counts = np.bincount(cells, minlength=len(segments) * len(types))
+    shared = np.minimum(counts.reshape(len(segments), len(types)), wanted).astype(np.float32)
+    worths = np.array([worth[chr(code)] for code in types], dtype=np.float32)
+    return Coverage(shared, lengths.astype(np.float32), worths, float(wanted @ worths))
+
+
+def _codes(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
