@@ -115,8 +115,7 @@ class IndexWriter:
         """Add entries by their ids and source texts."""
         add, document = self._writer.add_document, tantivy.Document
         for number, src in entries:
-            tokens = " ".join([token.lower() for token in split_tokens(src)])
-            add(document(id=number, src=tokens))
+            add(document(id=number, src=" ".join(split_tokens(src)).lower()))
 
     def remove(self, ids: Iterable[int]) -> None:
         """Remove entries by their ids."""

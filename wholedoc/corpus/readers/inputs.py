@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from wholedoc.config import CorpusFiles
@@ -126,6 +126,7 @@ class Inputs:
 # Language codes
 
 
+@lru_cache(maxsize=1024)
 def same_language(code: str, wanted: str) -> bool:
     """Tells whether two codes name one language, with or without a region (``et``, ``et-EE``)."""
     first = code.lower().replace("_", "-")
