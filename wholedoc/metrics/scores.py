@@ -165,6 +165,18 @@ class Ter(_Sacrebleu):
     def _make(self, references: Sequence[str]) -> SacrebleuMetric:
         return TER(references=[references])
 
+    def statistics(self, outputs: Sequence[Sequence[str]]) -> list[Array]:
+        """Edits and words; a sentence that several outputs have is counted once: it takes long."""
+        metric, references = self._metric, self._metric._ref_cache or []
+        counted: dict[tuple[int, str], list[int | float]] = {}
+        for i, line in {key for output in outputs for key in enumerate(output)}:
+            prepared = metric._preprocess_segment(line)
+            counted[i, line] = metric._compute_segment_statistics(prepared, references[i])
+        return [
+            np.array([counted[key] for key in enumerate(output)], dtype=np.float64)
+            for output in outputs
+        ]
+
     def scores(self, sums: Array) -> Array:
         """The rate in percent."""
         edits, words = sums[..., 0], sums[..., 1]
