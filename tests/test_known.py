@@ -20,6 +20,7 @@ from wholedoc.errors import UserError
 from wholedoc.store.checkpoint import save_weights
 from wholedoc.store.model import TrainedModel, load_model
 from wholedoc.tm.memory import Match, MemoryWriter, TranslationMemory
+from wholedoc.training import stages
 from wholedoc.training.loop import read_log
 from wholedoc.training.stages import train
 
@@ -90,6 +91,24 @@ def test_training_again_changes_nothing(sentence_run: Path) -> None:
     train(load_config(sentence_run / "config.toml"), sentence_run)
     assert (sentence_run / "recall.safetensors").read_bytes() == before
     assert (sentence_run / "recall.safetensors").stat().st_mtime_ns == changed
+
+
+def test_what_was_interrupted_while_the_memory_was_read_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, run = toy_config(tmp_path, "tm.fit=true", "tm.keep=true"), tmp_path / "run"
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "prepare_memory", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, run)
+    train(config, run)
+    translator = Translator.load(run)
+    assert translator.system.base_recaller is not None
+    assert translator.system.base_recaller.is_prepared(*translator.memories)
 
 
 def test_without_known_pairs_every_result_is_as_before(run: Path, tmp_path: Path) -> None:

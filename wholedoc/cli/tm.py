@@ -243,10 +243,10 @@ def fit(
         trained = load_model(model, recall=False)
     trained, fits = fit_model(trained, opened, dev)
     mark_recall(run, trained)
-    save_recall(run, trained)
     for memory in opened:
         say(f"reading {memory.path}: {len(memory):,} entries")
         prepare_memory(trained, memory)
+    save_recall(run, trained)
     values = {
         name: found._asdict() for name, found in zip(("stage1", "stage2"), fits, strict=False)
     }

@@ -177,9 +177,9 @@ class _Training:
                 say(str(error))
                 return
             mark_recall(run, trained)
-            save_recall(run, trained)
             if config.tm.keep:
                 prepare_memory(trained, memory)
+            save_recall(run, trained)  # last: whoever is killed before begins anew
         seconds = time.monotonic() - begun
         for name, fit in zip(("stage1", "stage2"), fits, strict=False):
             figures = {"words": fit.words, "dev_perplexity": fit.before, "with_recall": fit.after}
