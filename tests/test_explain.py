@@ -255,8 +255,10 @@ def test_other_reports_share_the_look() -> None:
 
 # Recalled words
 
-PAIR = KnownPair("Die rote Tür", "The red door", 66, 0.5, "oven", 4, "a.tmx", "2024", Path("tm"), 1)
-OWN = KnownPair("Das Haus", "The house", 50, 0.5, "", 2, "")
+PAIR = KnownPair(
+    "Die rote Tür", "The red door", 66, 0.5, 0.9, "oven", 4, "a.tmx", "2024", Path("tm"), 1
+)
+OWN = KnownPair("Das Haus", "The house", 50, 0.5, 0.5, "", 2, "")
 
 
 def word(
