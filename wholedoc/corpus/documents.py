@@ -113,3 +113,8 @@ def _keeps(pair: SentencePair, filters: Filters, counts: FilterCounts) -> bool:
         counts.uneven_lengths += 1
         return False
     return True
+
+
+def clean_text(text: str) -> str:
+    """Text that can be written: half a surrogate pair, which is no text, becomes ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")

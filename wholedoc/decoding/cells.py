@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.corpus.batches import in_order, length_batches, pad
+from wholedoc.corpus.documents import clean_text
 from wholedoc.corpus.vocabulary import BOS, EOS, UNK, Vocabulary
 from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.model.recall import Cells, Recall
@@ -146,7 +147,7 @@ class Recaller:
             EncodedPair(
                 [*src_vocabulary.encode(src)[:_LONGEST], EOS], trg_vocabulary.encode(trg)[:_LONGEST]
             )
-            for src, trg in ((_clean(src), _clean(trg)) for src, trg in pairs)
+            for src, trg in ((clean_text(src), clean_text(trg)) for src, trg in pairs)
         ]
 
     def cells(self, known: Known, found: Mapping[PairKey, PairCells]) -> Cells | None:
@@ -241,11 +242,6 @@ def _allowed(pairs: Sequence[KnownPair], lengths: Sequence[int]) -> npt.NDArray[
         total += lengths[n]
         allowed[n] = total <= _MOST_CELLS
     return allowed
-
-
-def _clean(text: str) -> str:
-    """Text without half a surrogate pair, which is no text."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _stack(rows: Sequence[npt.NDArray[Any]]) -> Tensor:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.config import Config, ScoringMemory, SearchConfig, build
+from wholedoc.corpus.documents import clean_text
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.cells import Recaller
 from wholedoc.decoding.descent import translate_documents
@@ -658,5 +659,5 @@ def _check_count(given: int, wanted: int, kind: str, where: str) -> None:
 
 def _encode(text: str, vocabulary: Vocabulary) -> list[int]:
     """The token ids of a sentence; one of white space alone has none."""
-    text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
+    text = clean_text(text)
     return vocabulary.encode(text) if text.strip() else []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wholedoc.corpus.documents import clean_text
 from wholedoc.corpus.readers.inputs import same_language
 from wholedoc.errors import UserError
 from wholedoc.tm.database import INDEX_NAME, name_damage, open_to_read, text_key
@@ -142,7 +143,7 @@ class TranslationMemory:
         are left out.
         A text longer than any entry may be has no match.
         """
-        text, before = _clean(text), before and _clean(before)
+        text, before = clean_text(text), before and clean_text(before)
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
         if not tokens or limit < 1:
             return []
@@ -172,7 +173,7 @@ class TranslationMemory:
         What recall reads: eight sentences with a part of the text each help more than eight that
         are like it in the same place.
         """
-        text, before = _clean(text), before and _clean(before)
+        text, before = clean_text(text), before and clean_text(before)
         tokens = split_tokens(text) if len(text) <= MAX_CHARACTERS else []
         if not tokens or limit < 1:
             return []
@@ -363,8 +364,3 @@ def _ranked(matches: list[Match]) -> list[Match]:
     matches.sort(key=lambda match: match.entry.date, reverse=True)
     matches.sort(key=lambda match: (-match.score, -match.entry.count))
     return matches
-
-
-def _clean(text: str) -> str:
-    """Text without half a surrogate pair, which is no text."""
-    return text.encode("utf-8", "replace").decode("utf-8")

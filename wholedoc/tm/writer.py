@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from wholedoc.corpus.documents import Document, SentencePair
+from wholedoc.corpus.documents import Document, SentencePair, clean_text
 from wholedoc.corpus.readers.inputs import same_language
 from wholedoc.errors import UserError
 from wholedoc.tm.database import (
@@ -92,7 +92,7 @@ class _Addition:
     def __init__(self, database: sqlite3.Connection, origin: str, source: str) -> None:
         self.counts = AddCounts()
         self._database = database
-        self._origin = _clean(origin)
+        self._origin = clean_text(origin)
         self._source = source or origin
         self._batch = _Batch()
         # Of each document: its id, how many pairs of it have been read, and the key of the last.
@@ -147,7 +147,7 @@ class _Addition:
         self.counts.known += len(batch.occurrences) - max(places, 0)
 
     def _find_document(self, name: str) -> int:
-        key = self._origin, _clean(name)
+        key = self._origin, clean_text(name)
         self._database.execute("INSERT OR IGNORE INTO documents (origin, name) VALUES (?, ?)", key)
         found = "SELECT id FROM documents WHERE origin = ? AND name = ?"
         return int(self._database.execute(found, key).fetchone()[0])
@@ -306,7 +306,7 @@ class MemoryWriter:
         Entries found elsewhere too are kept. Returns how many occurrences were removed.
         """
         given = {"name": document, "origin": origin}
-        chosen = {column: _clean(text) for column, text in given.items() if text is not None}
+        chosen = {column: clean_text(text) for column, text in given.items() if text is not None}
         if not chosen:
             fix = "name a document, an origin or both"
             raise UserError("nothing to remove is named", where=str(self.path), fix=fix)
@@ -420,8 +420,3 @@ def _name_index_failure(path: Path) -> Iterator[None]:
         what = f"cannot write the index: {error}"
         fix = "make room and add again: the entries are kept, their index is made then"
         raise UserError(what, where=str(path), fix=fix) from error
-
-
-def _clean(text: str) -> str:
-    """A name that can be written: what is no Unicode becomes a question mark."""
-    return text.encode("utf-8", "replace").decode("utf-8")
