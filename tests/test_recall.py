@@ -166,6 +166,20 @@ def test_without_cells_nothing_changes_bit_for_bit() -> None:
     assert not torch.equal(changed[0], logits[0])
 
 
+@pytest.mark.parametrize("covered", [0.0, 0.49, 0.51])
+def test_pairs_with_less_than_half_of_a_sentence_are_not_recalled(covered: float) -> None:
+    recall, cells = make_recall(), make_cells([5, 5])
+    approved = torch.tensor([[0.0] * 5, [0, 0, 1, 0, 0]], dtype=torch.float64)
+    both = torch.tensor([covered, covered], dtype=torch.float64)
+    cells = dataclasses.replace(cells, approved=approved, covered=both)
+    features = torch.randn(2, HIDDEN, generator=torch.Generator().manual_seed(5)).double()
+    logits = torch.randn(2, VOCABULARY, generator=torch.Generator().manual_seed(6)).double()
+    found = mixed(recall, features, logits, cells)
+    model = torch.softmax(logits, dim=-1)
+    assert torch.allclose(found[0], model[0], atol=1e-12) == (covered < 0.5)
+    assert not torch.allclose(found[1], model[1], atol=1e-6)  # an approved pair always counts
+
+
 def test_padding_cells_do_not_matter() -> None:
     recall, cells = make_recall(), make_cells([4, 7])
     features, logits = torch.randn(2, HIDDEN).double(), torch.randn(2, VOCABULARY).double()
