@@ -1,0 +1,226 @@
+"""Where the tags of a source go in its translation, by an alignment of the two.
+
+Each pair of tags surrounds one stretch of the translation: the one with the most words that come
+from what it surrounds in the source, and the fewest others. A tag that stands alone comes before
+the word that follows it in the source. Tags keep their nesting: what is inside a pair stays there.
+No tag is lost and none comes twice, whatever the alignment says.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wholedoc.formats.segments import Content, Tag, normalised, plain
+
+_UNIT = re.compile(r"\w+|[^\w\s]")
+_TAKEN = -1_000_000_000
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A word or a mark of a translation, and the place in the source that it comes from."""
+
+    start: int
+    end: int
+    origin: int | None
+
+
+@dataclass
+class _Node:
+    """A tag that stands alone, or a pair with what it surrounds."""
+
+    tag: Tag
+    closing: Tag | None = None
+    start: int = 0
+    end: int = 0
+    children: list["_Node"] = field(default_factory=list)
+
+
+def find_units(text: str, origins: Sequence[tuple[int, int, int]]) -> list[Unit]:
+    """The words and marks of a translation.
+
+    ``origins`` are stretches of it with the place in the source that each comes from.
+    """
+    units, at = [], 0
+    for match in _UNIT.finditer(text):
+        start, end = match.span()
+        while at < len(origins) and origins[at][1] <= start:
+            at += 1
+        within = at < len(origins) and origins[at][0] < end
+        units.append(Unit(start, end, origins[at][2] if within else None))
+    return units
+
+
+def place_tags(source: Content, text: str, units: Sequence[Unit]) -> Content:
+    """The translation ``text`` with the tags of its source."""
+    root = _build_tree(source)
+    if not root.children:
+        return normalised([text])
+    return normalised(_Placer(plain(source), text, units).fill(root, 0, len(units), outer=True))
+
+
+def _build_tree(source: Content) -> _Node:
+    root = _Node(Tag("open", -1), None, 0, len(plain(source)))
+    opened, at = [root], 0
+    for part in source:
+        if isinstance(part, str):
+            at += len(part)
+        elif part.kind == "close":
+            node = opened.pop()
+            node.closing, node.end = part, at
+        else:
+            node = _Node(part, None, at, at + part.space)
+            opened[-1].children.append(node)
+            at += part.space
+            if part.kind == "open":
+                opened.append(node)
+    return root
+
+
+class _Placer:
+    """Places the tags of one segment."""
+
+    def __init__(self, source: str, text: str, units: Sequence[Unit]) -> None:
+        self.source, self.text, self.units = source, text, units
+
+    def fill(self, node: _Node, first: int, last: int, *, outer: bool = False) -> list[str | Tag]:
+        """What a node surrounds in the translation: the units from ``first`` to ``last``."""
+        ranges = self._share(node, first, last)
+        start, end = self._edges(first, last, outer)
+        parts: list[str | Tag] = []
+        at = start
+        order = sorted(range(len(ranges)), key=lambda n: (ranges[n][0], ranges[n][1], n))
+        for n in order:
+            child, (low, high) = node.children[n], ranges[n]
+            if child.closing is None:
+                at = self._add_alone(parts, child, at, low, last, end)
+                continue
+            opening = min(max(at, self._start_of(low, last, end)), end)
+            parts += [self.text[at:opening], child.tag]
+            closing = self.units[high - 1].end if high > low else opening
+            parts += [*self.fill(child, low, high), child.closing]
+            at = max(at, closing)
+        return [*parts, self.text[at:end]]
+
+    def _edges(self, first: int, last: int, outer: bool) -> tuple[int, int]:
+        """The characters of some units; all of the translation for the outermost node."""
+        if outer:
+            return 0, len(self.text)
+        if first >= last:
+            return 0, 0
+        return self.units[first].start, self.units[last - 1].end
+
+    def _start_of(self, unit: int, last: int, end: int) -> int:
+        return self.units[unit].start if unit < last else end
+
+    def _add_alone(
+        self, parts: list[str | Tag], node: _Node, at: int, unit: int, last: int, end: int
+    ) -> int:
+        """Add a tag that stands alone before a unit; the white space there as in the source."""
+        start = max(at, min(self._start_of(unit, last, end), end))
+        gap = self.text[at:start]
+        kept = gap.rstrip()
+        space = gap[len(kept) :]
+        if node.tag.space:
+            parts += [kept, node.tag]
+            return start
+        before = self.source[: node.start][-1:].isspace()
+        after = self.source[node.end : node.end + 1].isspace()
+        if before and after and space:
+            parts += [gap, node.tag, space]
+        elif after or (not before and unit >= last):
+            parts += [kept, node.tag, space]
+        else:
+            parts += [gap, node.tag]
+        return start
+
+    def _share(self, node: _Node, first: int, last: int) -> list[tuple[int, int]]:
+        """The units that each child gets, none for a tag that stands alone or finds no word."""
+        children = node.children
+        found: dict[int, tuple[int, int]] = {}
+        free = [True] * (last - first)
+        best = {
+            n: self._best_stretch(node, child, first, free)
+            for n, child in enumerate(children)
+            if child.closing is not None
+        }
+        while best:
+            n = max(best, key=lambda k: best[k][0])
+            score, low, high = best.pop(n)
+            if score <= 0:
+                break
+            found[n] = (low, high)
+            free[low - first : high - first] = [False] * (high - low)
+            for k, (_, start, end) in best.items():
+                if start < high and low < end:
+                    best[k] = self._best_stretch(node, children[k], first, free)
+        places = self._place_rest(node, first, last, found)
+        return [found.get(n, (places.get(n, first),) * 2) for n in range(len(children))]
+
+    def _best_stretch(
+        self, parent: _Node, node: _Node, first: int, free: Sequence[bool]
+    ) -> tuple[int, int, int]:
+        """How well the best stretch fits what a pair surrounds, and the stretch."""
+        inside = self.source[node.start : node.end].strip()
+        if not inside:
+            return 0, first, first
+        if inside == self.source[parent.start : parent.end].strip() and all(free) and free:
+            return len(free), first, first + len(free)
+        best = (0, first, first)
+        score, low = 0, first
+        for n, is_free in enumerate(free):
+            gain = self._fit(self.units[first + n], node) if is_free else _TAKEN
+            if score <= 0:
+                score, low = 0, first + n
+            score += gain
+            if score > best[0]:
+                best = (score, low, first + n + 1)
+        return best
+
+    def _fit(self, unit: Unit, node: _Node) -> int:
+        if unit.origin is None:
+            return 0
+        return 1 if node.start <= unit.origin < node.end else -1
+
+    def _place_rest(
+        self, node: _Node, first: int, last: int, found: dict[int, tuple[int, int]]
+    ) -> dict[int, int]:
+        """The units before which the other children come: tags alone, and pairs without words."""
+        places: dict[int, int] = {}
+        for n, child in enumerate(node.children):
+            if n in found:
+                continue
+            place = self._next_unit(node, child, first, last)
+            for other, (low, high) in found.items():
+                if low < place < high or (place == low < high and other < n):
+                    place = high if other < n else low
+            places[n] = place
+        self._keep_order(node, places, first, last)
+        return places
+
+    def _next_unit(self, parent: _Node, node: _Node, first: int, last: int) -> int:
+        """The unit of what follows a place of the source."""
+        if not self.source[parent.start : node.start].strip():
+            return first
+        if not self.source[node.end : parent.end].strip():
+            return last
+        if node.tag.space:  # the ends of lines leave lines of about the same lengths
+            share = (node.start - parent.start) / (parent.end - parent.start)
+            return first + max(1, round(share * (last - first)))
+        later = [
+            (unit.origin, n)
+            for n, unit in enumerate(self.units[first:last], first)
+            if unit.origin is not None and unit.origin >= node.end
+        ]
+        return min(later)[1] if later else last
+
+    def _keep_order(self, node: _Node, places: dict[int, int], first: int, last: int) -> None:
+        """Ends of lines stay in their order, with a word between two where words are enough."""
+        breaks = [n for n in places if node.children[n].tag.space]
+        if last - first <= len(breaks):
+            return
+        least = first
+        for rank, n in enumerate(breaks):
+            most = last - (len(breaks) - rank) + (places[n] == last)
+            places[n] = max(least, min(places[n], most))
+            least = places[n] + 1

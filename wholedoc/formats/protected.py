@@ -1,0 +1,48 @@
+"""What is not text: code, addresses, placeholders, numbers. It passes through as it is."""
+
+import re
+
+from wholedoc.formats.sentences import Span
+
+# Whatever must come out of a translation letter by letter.
+_PROTECTED = re.compile(
+    r"""
+    (?:https?|ftp|file|mailto):[^\s<>"'“”„«»]+[^\s<>"'“”„«».,;:!?)\]}]   # addresses
+    | \bwww\.[^\s<>"']+[^\s<>"'.,;:!?)\]}]
+    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                           # mail
+    | <[a-zA-Z/][^<>\n]*>                                    # tags inside text
+    | \$?\{\{?[\w .:%$\[\]-]*\}?\}                           # {name} {0} ${name} {{ name }}
+    | %\([\w.-]+\)[-+\#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrs]     # %(name)s
+    | %(?:\d+\$)?[-+\#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGcpsS@](?![^\W\d_])  # %s %1$d
+    | %[A-Za-z_]\w*%                                         # %NAME%
+    | %\d+(?![\d.,]*\w)                                      # %1
+    | \$\([\w-]+\)                                           # $(name)
+    | \$[A-Za-z_]\w*                                         # $name
+    | (?:~|\.{1,2})?(?:/[\w.+-]+){2,}/?                      # paths
+    | \b[A-Za-z]:\\[\w.\\+-]+
+    | (?<![\w-])--?[A-Za-z][\w-]+(?==)                       # --option=
+    """,
+    re.VERBOSE,
+)
+
+
+def find_protected(text: str) -> list[Span]:
+    """The parts of a text that a translation must have as they are, in their order."""
+    return [match.span() for match in _PROTECTED.finditer(text)]
+
+
+def is_text(text: str) -> bool:
+    """Whether there is anything to translate: a letter outside what is protected."""
+    return any(character.isalpha() for character in _PROTECTED.sub("", text))
+
+
+def missing_protected(text: str, translation: str) -> list[Span]:
+    """The protected parts of a text that its translation does not have, or not often enough."""
+    missing: list[Span] = []
+    wanted: dict[str, int] = {}
+    for start, end in find_protected(text):
+        part = text[start:end]
+        wanted[part] = wanted.get(part, 0) + 1
+        if translation.count(part) < wanted[part]:
+            missing.append((start, end))
+    return missing

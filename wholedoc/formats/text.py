@@ -1,0 +1,84 @@
+"""Plain text: each line is a paragraph, but where its lines were broken to a width."""
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from wholedoc.formats.segments import Content, Segment, Tag, normalised
+from wholedoc.formats.texts import Edit, TextData
+
+_LINE = re.compile(r"[^\r\n]+")
+_LEAST_WIDTH = 40  # no line of a text that was broken to a width is a paragraph's and shorter
+_MOST_WIDTH = 100
+_BREAK = re.compile(r"[ \t]*(?:\r\n|\r|\n)[ \t]*")
+
+
+class PlainText:
+    """A text file: paragraphs out, paragraphs in, empty lines and indentation as they were."""
+
+    name: ClassVar[str] = "text"
+    endings: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, data: bytes, where: str, src_language: str, trg_language: str) -> None:  # noqa: ARG002
+        """Read a text file."""
+        self._data = TextData(data, where)
+        self._spans = _paragraphs(self._data.text)
+        self._breaks: list[list[str]] = []
+        self.segments: Sequence[Segment] = [self._segment(*span) for span in self._spans]
+
+    def _segment(self, start: int, end: int) -> Segment:
+        text, parts, at = self._data.text[start:end], [], 0
+        breaks = []
+        for n, match in enumerate(_BREAK.finditer(text)):
+            parts += [text[at : match.start()], Tag("alone", n, "⏎", space=True)]
+            breaks.append(match.group())
+            at = match.end()
+        self._breaks.append(breaks)
+        return Segment(normalised([*parts, text[at:]]), f"line {self._data.line_of(start)}")
+
+    def write(self, translations: Sequence[Content | None]) -> bytes:
+        """The file with its paragraphs translated."""
+        rows = zip(self._spans, self._breaks, translations, strict=True)
+        return self._data.edited(
+            Edit(start, end, "".join(p if isinstance(p, str) else breaks[p.id] for p in content))
+            for (start, end), breaks, content in rows
+            if content is not None
+        )
+
+
+def _paragraphs(text: str) -> list[tuple[int, int]]:
+    """Where paragraphs lie: lines, joined where the first of two was broken to a width."""
+    lines = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
+    width = _width([end - start for start, end in lines])
+    found: list[tuple[int, int]] = []
+    for start, end in lines:
+        stripped = start + len(text[start:end]) - len(text[start:end].lstrip())
+        if found and width and _goes_on(text, found[-1], (stripped, end), width):
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((stripped, end))
+    return [(start, start + len(text[start:end].rstrip())) for start, end in found]
+
+
+def _width(lengths: Sequence[int]) -> int:
+    """The width that the lines of a text were broken to, or 0 where they were not."""
+    if len(lengths) < 3:
+        return 0
+    longest = max(lengths)
+    full = sum(length > 0.75 * longest for length in lengths)
+    return longest if _LEAST_WIDTH <= longest <= _MOST_WIDTH and 2 * full >= len(lengths) else 0
+
+
+def _goes_on(text: str, before: tuple[int, int], line: tuple[int, int], width: int) -> bool:
+    """Whether a line goes on with the paragraph before it: that one's last line had no room."""
+    start = max(text.rfind("\n", before[0], before[1]), text.rfind("\r", before[0], before[1])) + 1
+    between = text[before[1] : line[0]]
+    if (
+        len(between.splitlines()) > 1
+        and between.splitlines()[1].strip(" \t") == ""
+        and (len(_BREAK.findall(between)) > 1)
+    ):
+        return False
+    word = re.match(r"\S+", text[line[0] : line[1]])
+    length = before[1] - max(start, before[0])
+    return word is not None and length + 1 + len(word.group()) > width
