@@ -58,8 +58,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(corpora.stats, corpora.synth, train.train, translate.translate, evaluate.score),
-    *(evaluate.evaluate, evaluate.params, evaluate.bench),
+    *(corpora.stats, corpora.synth, train.train, translate.translate),
+    *(translate.segments, evaluate.score, evaluate.evaluate, evaluate.params, evaluate.bench),
     *(train.export, train.experiment, train.demo),
 )
 _MEMORY_COMMANDS: tuple[Callable[..., None], ...] = (
@@ -74,9 +74,12 @@ synth small-corpus --train 500 --seed 2
 train my.toml
 train my.toml --run runs/both --set model.memory=both --set model.fusion=output
 translate runs/my news.et -o news.en
+translate runs/my report.docx -o report.en.docx
 translate runs/my news.et --doc news.doc --passes 2 --explain news.html
 translate runs/my --beam 5 --nbest 3 < news.et
 translate runs/my news.et --tm handbook --approved news.approved -o news.en
+segments report.docx
+segments notes.txt --format text --language de --json
 score runs/my test.et test.en --doc test.doc
 score runs/my --contrastive pronouns.jsonl --json
 evaluate --ref test.en --doc test.doc --sys base=base.en --sys both=both.en

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from wholedoc.config import shipped_configs
 from wholedoc.files import name_file
+from wholedoc.formats import FORMATS
 
 JsonFlag = Annotated[bool, Option("--json", help="Print one JSON object, nothing else.")]
 Settings = Annotated[
@@ -26,6 +27,15 @@ MemoriesOption = Annotated[
     Option("--tm", metavar="TM", help="Recall from a translation memory; any number."),
 ]
 NoMemoryFlag = Annotated[bool, Option("--no-tm", help="Do not recall from the model's own memory.")]
+FormatOption = Annotated[
+    str,
+    Option(
+        "--format",
+        metavar="FORMAT",
+        help=f"lines, {', '.join(each.name for each in FORMATS)}.",
+        show_default="by the file's ending, else lines",
+    ),
+]
 DocOption = Annotated[str, Option("--doc", help="Document ids, or start-line indices.")]
 
 

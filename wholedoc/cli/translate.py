@@ -1,4 +1,4 @@
-"""The command ``translate``."""
+"""The commands ``translate`` and ``segments``."""
 
 import dataclasses
 import io
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from typer import Argument, Option
 
+from wholedoc.app.documents import describe, list_segments, show_segments, translate_document
 from wholedoc.app.lines import (
     KnownLines,
     check_output,
@@ -20,19 +21,28 @@ from wholedoc.app.lines import (
 )
 from wholedoc.cli.options import (
     DocOption,
+    FormatOption,
+    JsonFlag,
     MemoriesOption,
     ModelArgument,
     NoMemoryFlag,
     given_options,
+    name_standard_output,
+    print_result,
 )
-from wholedoc.config import Config, FirstPass, Order, UnknownWords, load_model_config
-from wholedoc.corpus.readers import SourceDocument, read_source_lines
+from wholedoc.config import Config, FirstPass, Order, SearchConfig, UnknownWords, load_model_config
+from wholedoc.corpus.readers import SourceDocument, SourceText, read_source_lines
 from wholedoc.errors import UserError
-from wholedoc.progress import say
+from wholedoc.files import write_atomically
+from wholedoc.formats import find_format, format_named, read_document
+from wholedoc.formats.segments import DocumentFile
+from wholedoc.formats.text import PlainText
+from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:
     from wholedoc.app.explain import Explanation
     from wholedoc.decoding.results import TranslatedDocument
+    from wholedoc.decoding.translator import Translator
 
 
 def _of_model(text: str, least: int | None = None) -> Any:
@@ -43,11 +53,12 @@ def _of_model(text: str, least: int | None = None) -> Any:
 def translate(
     model: ModelArgument,
     inputs: Annotated[
-        list[str] | None, Argument(metavar="INPUT", help="Text files; standard input without any.")
+        list[str] | None, Argument(metavar="INPUT", help="Documents; standard input without any.")
     ] = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="A file; a folder for several inputs.")
     ] = None,
+    form: FormatOption = "",
     doc: DocOption = "",
     beam: Annotated[int | None, _of_model("Beam width; 1 is greedy.", least=1)] = None,
     nbest: Annotated[int, Option(help="Translations per sentence.", min=1)] = 1,
@@ -83,8 +94,14 @@ def translate(
         bool, Option("--json", help="Print one JSON object per document instead of lines.")
     ] = False,
 ) -> None:
-    """Translate text, line by line: one line out for each line in."""
+    """Translate documents.
+
+    Text comes out line by line, one line for each line in. Documents in other formats, told by
+    their endings or --format, come back in their format.
+    """
     sources = inputs or ["-"]
+    formats = [_choose_format(source, form) for source in sources]
+    _check_formats(formats, {"--doc": doc, "--approved": approved, "--nbest": nbest > 1})
     places = _check_places(sources, output, {"--doc": doc, "--approved": approved}, explain)
     given = given_options(
         beam=beam,
@@ -100,8 +117,16 @@ def translate(
     if explain and search.shuffle_memory:
         what = "does not go with shuffled memory, where sentences read another document"
         raise UserError(what, where="--explain", fix="leave one out")
-    texts = [read_source_lines(sys.stdin.buffer if s == "-" else s, doc) for s in sources]
-    given_lines = read_approved(approved, texts[0]) if approved else ()
+    data = config.data
+    texts = [
+        read_document(chosen, source, data.src_language, data.trg_language)
+        if chosen
+        else read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
+        for source, chosen in zip(sources, formats, strict=True)
+    ]
+    given_lines = (
+        read_approved(approved, texts[0]) if approved and isinstance(texts[0], SourceText) else ()
+    )
 
     from wholedoc.app.explain import Explanation
     from wholedoc.decoding.translator import Translator
@@ -116,15 +141,71 @@ def translate(
     if explain:
         page = Explanation(model, names[0], config.model, search, translator.reads_documents)
     for name, text, place in zip(names, texts, places, strict=True):
-        if translator.reads_documents:
-            say(f"{name}: {text.summary}")
-        with open_output(place) as stream:
-            keep = _Keep(page, stream if as_json else None)
-            lines = io.StringIO() if as_json else stream
-            wanted = keep if page or as_json else None
-            translate_lines(translator, text, lines, search, nbest, wanted, known)
+        if isinstance(text, SourceText):
+            _translate_text(translator, name, text, place, search, nbest, known, page, as_json)
+        else:
+            keep = _Keep(page, sys.stdout if as_json else None)
+            _translate_file(translator, name, text, place, search, known, keep)
     if page and explain:
         page.write(explain)
+
+
+def _translate_text(
+    translator: "Translator",
+    name: str,
+    text: SourceText,
+    place: Path | None,
+    search: SearchConfig,
+    nbest: int,
+    known: KnownLines,
+    page: "Explanation | None",
+    as_json: bool,
+) -> None:
+    """Translate lines, or print their documents as JSON."""
+    if translator.reads_documents:
+        say(f"{name}: {text.summary}")
+    with open_output(place) as stream:
+        keep = _Keep(page, stream if as_json else None)
+        lines = io.StringIO() if as_json else stream
+        wanted = keep if page or as_json else None
+        translate_lines(translator, text, lines, search, nbest, wanted, known)
+
+
+def _translate_file(
+    translator: "Translator",
+    name: str,
+    file: DocumentFile,
+    place: Path | None,
+    search: SearchConfig,
+    known: KnownLines,
+    keep: "_Keep",
+) -> None:
+    """Translate a document in its format."""
+    rounds = 1 + search.passes if translator.reads_documents else 1
+    with ProgressBar("translating", max(rounds * len(file.segments), 1)) as bar:
+        written, text, translated = translate_document(
+            translator, file, search, known.memories, bar.advance, explain=keep.wanted
+        )
+    sentences = tuple(enumerate(text.sentences))
+    keep(SourceDocument(name, sentences), translated)
+    if place is not None:
+        write_atomically(place, written)
+    elif not keep.json:
+        with name_standard_output():
+            sys.stdout.buffer.write(written)
+    say(f"{name}: {describe(text)}")
+
+
+def segments(
+    file: Annotated[str, Argument(metavar="FILE", help="A document.")],
+    form: FormatOption = "",
+    language: Annotated[str, Option(help="Of the document, for its sentences.")] = "en",
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what is found in a document: its segments, their tags, their sentences."""
+    chosen = _choose_format(file, form) or PlainText
+    found = list_segments(read_document(chosen, file, language, ""), language)
+    print_result(show_segments(found), {"format": chosen.name, "segments": found}, as_json)
 
 
 @dataclass(frozen=True)
@@ -134,6 +215,11 @@ class _Keep:
     page: "Explanation | None"
     json: TextIO | None
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anything becomes of it."""
+        return self.page is not None or self.json is not None
+
     def __call__(self, document: SourceDocument, translated: "TranslatedDocument") -> None:
         """Take one more document."""
         if self.page is not None:
@@ -141,6 +227,22 @@ class _Keep:
         if self.json is not None:
             values = {"document": document.name, **translated.to_dict()}
             write_lines(self.json, [json.dumps(values, ensure_ascii=False)])
+
+
+def _choose_format(source: str, name: str) -> type[DocumentFile] | None:
+    """The format of an input; None for lines."""
+    if name == "lines":
+        return None
+    return format_named(name) if name else find_format(source)
+
+
+def _check_formats(formats: list[type[DocumentFile] | None], options: dict[str, Any]) -> None:
+    """Refuse options for lines where an input is a document in another format."""
+    for chosen in formats:
+        for option, value in options.items():
+            if chosen is not None and value:
+                what = f"goes with lines of text, not with {chosen.name}"
+                raise UserError(what, where=option, fix="leave it out, or add --format lines")
 
 
 def _check_places(

@@ -27,6 +27,8 @@ class Translation:
     attention: Float[Tensor, "trg_token src_token"] | None
     """Where each output token, ``</s>`` last, looked in the source; None for a sentence that was
     translated in pieces."""
+    tokens: list[str] = field(default_factory=list)
+    """The output tokens, without ``</s>``; none for a sentence that was translated in pieces."""
 
 
 @dataclass(frozen=True)

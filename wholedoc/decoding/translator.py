@@ -14,6 +14,7 @@ from torch import Tensor
 from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.documents import clean_text
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
+from wholedoc.decoding.alignment import Origin, align
 from wholedoc.decoding.cells import Recaller
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
@@ -340,6 +341,11 @@ class Translator:
             for each in zip(found, prepared, cells, strict=True)
         ]
 
+    def align(self, document: TranslatedDocument) -> list[list[Origin]]:
+        """For each sentence, where the words of its translation come from in the source."""
+        pairs = zip(document.task.sentences, document.candidates, strict=True)
+        return [align(text, found[0], self.src_vocabulary) for text, found in pairs]
+
     def score(
         self,
         sentences: Iterable[str],
@@ -579,7 +585,7 @@ class Translator:
             ]
         # A byte-wise vocabulary can spell a line break, which would shift all lines after it.
         line = " ".join(self.trg_vocabulary.decode_tokens(tokens).splitlines())
-        return Translation(line, found.log_probability, found.score, found.attention)
+        return Translation(line, found.log_probability, found.score, found.attention, tokens)
 
 
 def _replaced(

@@ -1,7 +1,9 @@
 """Documents in the formats that people have: segments out, translations in."""
 
+import sys
 from pathlib import Path
 
+from wholedoc.corpus.readers.lines import open_file
 from wholedoc.errors import UserError
 from wholedoc.formats.segments import DocumentFile
 from wholedoc.formats.text import PlainText
@@ -22,3 +24,16 @@ def format_named(name: str) -> type[DocumentFile]:
             return each
     names = ", ".join(each.name for each in FORMATS)
     raise UserError(f"{name!r} is no format", where="--format", fix=f"use {names}")
+
+
+def read_document(
+    chosen: type[DocumentFile], path: str, src_language: str, trg_language: str
+) -> DocumentFile:
+    """Read a file, or standard input for ``-``, in a format."""
+    where = "standard input" if path == "-" else path
+    if path == "-":
+        data = sys.stdin.buffer.read()
+    else:
+        with open_file(Path(path)) as stream:
+            data = stream.read()
+    return chosen(data, where, src_language, trg_language)

@@ -13,7 +13,8 @@ _PROTECTED = re.compile(
     | <[a-zA-Z/][^<>\n]*>                                    # tags inside text
     | \$?\{\{?[\w .:%$\[\]-]*\}?\}                           # {name} {0} ${name} {{ name }}
     | %\([\w.-]+\)[-+\#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrs]     # %(name)s
-    | %(?:\d+\$)?[-+\#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGcpsS@](?![^\W\d_])  # %s %1$d
+    | %(?:\d+\$)?[-+\#0]*\d*(?:\.\d+)?(?:hh?|ll?|[jztL])?  # %s %1$d
+      [diouxXeEfFgGcpsS@](?![^\W\d_])
     | %[A-Za-z_]\w*%                                         # %NAME%
     | %\d+(?![\d.,]*\w)                                      # %1
     | \$\([\w-]+\)                                           # $(name)

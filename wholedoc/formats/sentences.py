@@ -5,8 +5,8 @@ from sentencex import get_sentence_boundaries
 # The languages whose abbreviations sentencex knows; others are split as a relative of theirs, or
 # by the marks that end sentences anywhere.
 KNOWN_LANGUAGES = frozenset(
-    ("am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te "
-     "uk ur zh").split()
+    {"am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu", "he", "hi", "hy", "it",
+     "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk", "ur", "zh"}
 )  # fmt: skip
 Span = tuple[int, int]
 """Where a part of a text begins and ends."""

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
+from wholedoc.formats.sentences import Span
 from wholedoc.formats.texts import Edit, TextData
 
 _LINE = re.compile(r"[^\r\n]+")
 _LEAST_WIDTH = 40  # no line of a text that was broken to a width is a paragraph's and shorter
 _MOST_WIDTH = 100
-_BREAK = re.compile(r"[ \t]*(?:\r\n|\r|\n)[ \t]*")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BREAK = re.compile(rf"[ \t]*(?:{_LINE_END.pattern})[ \t]*")
 
 
 class PlainText:
@@ -27,7 +29,8 @@ class PlainText:
         self.segments: Sequence[Segment] = [self._segment(*span) for span in self._spans]
 
     def _segment(self, start: int, end: int) -> Segment:
-        text, parts, at = self._data.text[start:end], [], 0
+        text, at = self._data.text[start:end], 0
+        parts: list[str | Tag] = []
         breaks = []
         for n, match in enumerate(_BREAK.finditer(text)):
             parts += [text[at : match.start()], Tag("alone", n, "⏎", space=True)]
@@ -46,11 +49,11 @@ class PlainText:
         )
 
 
-def _paragraphs(text: str) -> list[tuple[int, int]]:
+def _paragraphs(text: str) -> list[Span]:
     """Where paragraphs lie: lines, joined where the first of two was broken to a width."""
     lines = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
     width = _width([end - start for start, end in lines])
-    found: list[tuple[int, int]] = []
+    found: list[Span] = []
     for start, end in lines:
         stripped = start + len(text[start:end]) - len(text[start:end].lstrip())
         if found and width and _goes_on(text, found[-1], (stripped, end), width):
@@ -69,16 +72,11 @@ def _width(lengths: Sequence[int]) -> int:
     return longest if _LEAST_WIDTH <= longest <= _MOST_WIDTH and 2 * full >= len(lengths) else 0
 
 
-def _goes_on(text: str, before: tuple[int, int], line: tuple[int, int], width: int) -> bool:
+def _goes_on(text: str, before: Span, line: Span, width: int) -> bool:
     """Whether a line goes on with the paragraph before it: that one's last line had no room."""
-    start = max(text.rfind("\n", before[0], before[1]), text.rfind("\r", before[0], before[1])) + 1
-    between = text[before[1] : line[0]]
-    if (
-        len(between.splitlines()) > 1
-        and between.splitlines()[1].strip(" \t") == ""
-        and (len(_BREAK.findall(between)) > 1)
-    ):
+    if len(_LINE_END.findall(text, before[1], line[0])) != 1:
         return False
-    word = re.match(r"\S+", text[line[0] : line[1]])
+    start = max(text.rfind(end, *before) for end in "\r\n") + 1
     length = before[1] - max(start, before[0])
-    return word is not None and length + 1 + len(word.group()) > width
+    word = text[line[0] : line[1]].split(maxsplit=1)[0]
+    return length + 1 + len(word) > width

@@ -1,5 +1,7 @@
 """Documents that are text: decoded, edited by position, written as they were everywhere else."""
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -34,6 +36,7 @@ class TextData:
                 fix="save it as UTF-8",
             ) from error
         self._encoding = encoding
+        self._ends = [match.start() for match in re.finditer("\n", self.text)]
 
     def edited(self, edits: Iterable[Edit]) -> bytes:
         """The file with some stretches replaced; they do not overlap."""
@@ -46,4 +49,4 @@ class TextData:
 
     def line_of(self, position: int) -> int:
         """The number of the line at a position, from 1."""
-        return self.text.count("\n", 0, position) + 1
+        return bisect_right(self._ends, position - 1) + 1

@@ -74,8 +74,18 @@ def read_chunks(path: Path) -> Iterator[bytes]:
 
 def open_bytes(path: Path) -> BinaryIO:
     """Opens a file for reading; raises UserError if it cannot be opened or is no text."""
+    raw = open_file(path)
     try:
-        raw = path.open("rb")
+        return unpack(raw, str(path))
+    except UserError:
+        raw.close()
+        raise
+
+
+def open_file(path: Path) -> "io.BufferedReader[Any]":
+    """Opens a file of any kind for reading; raises UserError if it cannot be opened."""
+    try:
+        return path.open("rb")
     except FileNotFoundError as fault:
         raise UserError("no such file", where=str(path), fix="check the path") from fault
     except IsADirectoryError as fault:
@@ -83,11 +93,6 @@ def open_bytes(path: Path) -> BinaryIO:
     except OSError as fault:
         reason = fault.strerror or str(fault)
         raise UserError(f"cannot be read ({reason})", where=str(path)) from fault
-    try:
-        return unpack(raw, str(path))
-    except UserError:
-        raw.close()
-        raise
 
 
 def unpack(stream: "io.BufferedReader[Any]", name: str) -> BinaryIO:

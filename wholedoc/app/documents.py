@@ -1,0 +1,280 @@
+"""Documents in, documents out: the sentences of a file translated, its tags put back in place."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wholedoc.config import SearchConfig
+from wholedoc.formats.placing import find_units, place_tags
+from wholedoc.formats.protected import find_protected, is_text, missing_protected
+from wholedoc.formats.segments import (
+    Content,
+    DocumentFile,
+    Segment,
+    Tag,
+    normalised,
+    plain,
+    shown,
+    tags_of,
+)
+from wholedoc.formats.sentences import Span, split_sentences
+
+if TYPE_CHECKING:
+    from wholedoc.decoding.alignment import Origin
+    from wholedoc.decoding.document import Progress
+    from wholedoc.decoding.results import TranslatedDocument
+    from wholedoc.decoding.translator import Translator
+    from wholedoc.tm.memory import TranslationMemory
+
+
+class Placed(NamedTuple):
+    """A sentence of a document: its segment, and where it stands in the segment's text."""
+
+    segment: int
+    span: Span
+
+
+class _Translated(NamedTuple):
+    """The translation of a sentence, and where its words come from in the sentence."""
+
+    text: str
+    origins: "Sequence[Origin]"
+
+
+@dataclass(frozen=True)
+class DocumentText:
+    """What a model reads of a document: its sentences, and those that people have approved."""
+
+    segments: Sequence[Segment]
+    places: list[Placed]
+    sentences: list[str]
+    approved: dict[int, str]
+    """Translations in the document, by the places of their sentences."""
+
+
+def read_sentences(
+    segments: Sequence[Segment], src_language: str, trg_language: str
+) -> DocumentText:
+    """Split the segments of a document into sentences; what is not text has none."""
+    text = DocumentText(segments, [], [], {})
+    for n, segment in enumerate(segments):
+        source = plain(segment.source)
+        if not is_text(source):
+            continue
+        spans = _spans(segment, source, src_language)
+        if segment.approved and segment.target is not None:
+            target = plain(segment.target)
+            parts = _spans(segment, target, trg_language)
+            if len(parts) != len(spans):  # then they are one
+                spans, parts = [_stripped(source)], [_stripped(target)]
+            first = len(text.sentences)
+            text.approved.update(enumerate((target[slice(*part)] for part in parts), first))
+        text.places.extend(Placed(n, span) for span in spans)
+        text.sentences.extend(source[slice(*span)] for span in spans)
+    return text
+
+
+def _spans(segment: Segment, text: str, language: str) -> list[Span]:
+    return [_stripped(text)] if segment.sentence else split_sentences(text, language)
+
+
+def _stripped(text: str) -> Span:
+    """Where a text begins and ends without the white space around it."""
+    return len(text) - len(text.lstrip()), len(text.rstrip())
+
+
+def translate_document(
+    translator: "Translator",
+    file: DocumentFile,
+    config: SearchConfig,
+    memories: "tuple[TranslationMemory, ...]" = (),
+    progress: "Progress | None" = None,
+    *,
+    explain: bool = False,
+) -> "tuple[bytes, DocumentText, TranslatedDocument]":
+    """Translate a document: the file in its format, its sentences, and their translations."""
+    from wholedoc.decoding.translator import Knowledge
+
+    data = translator.config.data
+    text = read_sentences(file.segments, data.src_language, data.trg_language)
+    known = Knowledge([text.approved], memories)
+    (translated,) = translator.translate_documents(
+        [text.sentences], config, 1, progress, measure=explain, known=known, explain=explain
+    )
+    pairs = zip(translated.sentences, translator.align(translated), strict=True)
+    found = [_Translated(*pair) for pair in pairs]
+    cut = _translate_cut(translator, text, found, config, memories)
+    return file.write(assemble(text, found, cut)), text, translated
+
+
+def _translate_cut(
+    translator: "Translator",
+    text: DocumentText,
+    found: list[_Translated],
+    config: SearchConfig,
+    memories: "tuple[TranslationMemory, ...]",
+) -> dict[int, list[Span]]:
+    """Translate again, without them, sentences whose protected parts did not come through.
+
+    Their translations in ``found`` are replaced; returns the parts that were cut, by the places
+    of their sentences. The parts come back as tags do.
+    """
+    from wholedoc.decoding.translator import Knowledge
+
+    cut = {
+        i: find_protected(sentence)
+        for i, sentence in enumerate(text.sentences)
+        if i not in text.approved and missing_protected(sentence, found[i].text)
+    }
+    if not cut:
+        return {}
+    rests = [_without(text.sentences[i], spans) for i, spans in cut.items()]
+    kept = [_kept(rest) for rest in rests]
+    texts = ["".join(rest[k] for k in places) for rest, places in zip(rests, kept, strict=True)]
+    known = Knowledge(memories=memories)
+    (again,) = translator.translate_documents([texts], config, measure=False, known=known)
+    rows = zip(cut, kept, again.sentences, translator.align(again), strict=True)
+    for i, places, translation, origins in rows:
+        moved = [origin._replace(source=places[origin.source]) for origin in origins]
+        found[i] = _Translated(translation, moved)
+    return cut
+
+
+def _without(text: str, spans: Iterable[Span]) -> str:
+    """A text without some of its parts."""
+    parts, at = [], 0
+    for start, end in spans:
+        parts.append(text[at:start])
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _kept(text: str) -> list[int]:
+    """The places of the characters that are left where each run of spaces becomes one."""
+    return [k for k, c in enumerate(text) if not (c == " " and (k == 0 or text[k - 1] == " "))]
+
+
+def assemble(
+    text: DocumentText, found: Sequence[_Translated], cut: dict[int, list[Span]]
+) -> list[Content | None]:
+    """The translations of the segments, with their tags, from those of the sentences."""
+    by_segment: dict[int, list[int]] = {}
+    for i, placed in enumerate(text.places):
+        by_segment.setdefault(placed.segment, []).append(i)
+    contents: list[Content | None] = []
+    for n, segment in enumerate(text.segments):
+        if segment.approved and segment.target is not None:
+            contents.append(None)
+        elif n not in by_segment:
+            contents.append(segment.source)
+        else:
+            contents.append(_assemble_segment(segment, by_segment[n], text, found, cut))
+    return contents
+
+
+def _assemble_segment(
+    segment: Segment,
+    sentences: Sequence[int],
+    text: DocumentText,
+    found: Sequence[_Translated],
+    cut: dict[int, list[Span]],
+) -> Content:
+    source = plain(segment.source)
+    parts: list[str] = []
+    origins: list[tuple[int, int, int]] = []
+    protected: list[Span] = []
+    at = length = removed = 0
+    for i in sentences:
+        start, end = text.places[i].span
+        parts += [source[at:start], found[i].text]
+        length += start - at
+        for origin in found[i].origins:  # in the text without what is protected
+            place = origin.source + start - removed
+            origins.append((origin.start + length, origin.end + length, place))
+        spans = [(first + start, last + start) for first, last in cut.get(i, [])]
+        protected += spans
+        removed += sum(last - first for first, last in spans)
+        length, at = length + len(found[i].text), end
+    translation = "".join([*parts, source[at:]])
+    content, names = _tag_protected(segment.source, protected)
+    placed = place_tags(content, translation, find_units(translation, origins))
+    return _name_protected(placed, names) if names else placed
+
+
+def _name_protected(content: Content, names: dict[int, str]) -> Content:
+    """Put protected parts back as text, with a space where a word would run into one."""
+    parts: list[str | Tag] = []
+    last, was_name = "", False
+    for part in content:
+        is_name = isinstance(part, Tag) and part.id in names
+        text = names[part.id] if isinstance(part, Tag) and is_name else part
+        if isinstance(text, str):
+            runs_in = last.isalnum() if is_name else was_name and text[:1].isalnum()
+            parts.append(" " * runs_in)
+            last, was_name = text[-1:], is_name
+        parts.append(text)
+    return normalised(parts)
+
+
+def _tag_protected(content: Content, spans: Sequence[Span]) -> tuple[Content, dict[int, str]]:
+    """Content in which parts of the text are tags that stand alone, and the texts of these."""
+    names: dict[int, str] = {}
+    parts: list[str | Tag] = []
+    first = 1 + max((part.id for part in content if isinstance(part, Tag)), default=0)
+    at = 0
+    for part in content:
+        if isinstance(part, Tag):
+            parts.append(part)
+            at += part.space
+            continue
+        inside = [(s - at, e - at) for s, e in spans if at <= s and e <= at + len(part)]
+        done = 0
+        for start, end in inside:
+            tag = Tag("alone", first + len(names), part[start:end])
+            names[tag.id] = tag.shown
+            parts += [part[done:start], tag]
+            done = end
+        parts.append(part[done:])
+        at += len(part)
+    return normalised(parts), names
+
+
+def describe(text: DocumentText) -> str:
+    """What was found in a document, in a line."""
+    sentences, approved = len(text.sentences), len(text.approved)
+    kept = f", {approved:,} of them approved before" if approved else ""
+    return f"{len(text.segments):,} segments, {sentences:,} sentences{kept}"
+
+
+def list_segments(file: DocumentFile, language: str) -> list[dict[str, Any]]:
+    """The segments of a document as plain values, with their sentences."""
+    text = read_sentences(file.segments, language, "")
+    sentences: dict[int, list[str]] = {}
+    for placed, sentence in zip(text.places, text.sentences, strict=True):
+        sentences.setdefault(placed.segment, []).append(sentence)
+    return [
+        {
+            "place": segment.place,
+            "source": shown(segment.source),
+            "target": None if segment.target is None else shown(segment.target),
+            "approved": segment.approved,
+            "tags": len(tags_of(segment.source)),
+            "sentences": sentences.get(n, []),
+        }
+        for n, segment in enumerate(file.segments)
+    ]
+
+
+def show_segments(found: Sequence[dict[str, Any]]) -> str:
+    """Segments for people: where each stands, what it has, and what becomes of it."""
+    lines = []
+    for each in found:
+        state = "approved" if each["approved"] else "" if each["sentences"] else "not text"
+        count = len(each["sentences"])
+        state = state or ("" if count == 1 else f"{count} sentences")
+        lines.append(f"{each['place']}{f' ({state})' if state else ''}: {each['source']}")
+        if each["target"] is not None:
+            lines.append(f"    → {each['target']}")
+    sentences = sum(len(each["sentences"]) for each in found)
+    tags = sum(each["tags"] for each in found)
+    return "\n".join([*lines, f"{len(found):,} segments, {sentences:,} sentences, {tags:,} tags"])
