@@ -36,6 +36,7 @@ from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.formats import find_format, format_named, read_document
 from wholedoc.formats.segments import DocumentFile
+from wholedoc.formats.sentences import describe_splitting
 from wholedoc.formats.text import PlainText
 from wholedoc.progress import ProgressBar, say
 
@@ -181,6 +182,8 @@ def _translate_file(
     keep: "_Keep",
 ) -> None:
     """Translate a document in its format."""
+    if note := describe_splitting(translator.config.data.src_language):
+        say(note)
     rounds = 1 + search.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(file.segments), 1)) as bar:
         written, text, translated = translate_document(

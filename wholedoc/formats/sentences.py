@@ -5,8 +5,9 @@ from sentencex import get_sentence_boundaries
 # The languages whose abbreviations sentencex knows; others are split as a relative of theirs, or
 # by the marks that end sentences anywhere.
 KNOWN_LANGUAGES = frozenset(
-    {"am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu", "he", "hi", "hy", "it",
-     "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk", "ur", "zh"}
+    {"am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr",
+     "gu", "he", "hi", "hy", "it", "ja", "kk", "kn", "ml", "mr", "my", "nl",
+     "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk", "ur", "zh"}
 )  # fmt: skip
 Span = tuple[int, int]
 """Where a part of a text begins and ends."""
@@ -30,3 +31,11 @@ def split_sentences(text: str, language: str) -> list[Span]:
         else:
             spans.append((first, last))
     return spans
+
+
+def describe_splitting(language: str) -> str:
+    """What is said of a language that the splitter has no rules for; nothing of the others."""
+    if language.lower().split("-")[0] in KNOWN_LANGUAGES:
+        return ""
+    name = f"the language {language!r}" if language else "a language that is not named"
+    return f"sentences are split by general rules: no abbreviations are known for {name}"
