@@ -7,7 +7,13 @@ import pytest
 from toy import toy_config, write_toy
 from typer.testing import CliRunner
 
-from wholedoc.app.documents import assemble, read_sentences, translate_document
+from wholedoc.app.documents import (
+    SentenceTranslator,
+    TranslatedSentence,
+    assemble,
+    read_sentences,
+    translate_document,
+)
 from wholedoc.cli import app
 from wholedoc.decoding.alignment import Origin, align, token_spans
 from wholedoc.decoding.results import Translation
@@ -72,9 +78,9 @@ def test_a_document_is_translated_with_its_tags(model: Path) -> None:
             Segment((" s5 s6 ",), "3"),
         ]
     )
-    data, _, translated = translate_document(translator, document, translator.config.search)
-    assert data == b"written"
-    assert translated.sentences[0] == "t1 t2 t3 t4"  # or the test below says nothing
+    done = translate_document(SentenceTranslator(translator, translator.config.search), document)
+    assert done.data == b"written"
+    assert done.translated.sentences[0] == "t1 t2 t3 t4"  # or the test below says nothing
     assert document.written[0] == ("t1 ", BOLD[0], "t2 t3", BOLD[1], " t4")
     assert document.written[1] == ("7",)
     assert plain(document.written[2]).startswith(" ")
@@ -84,7 +90,7 @@ def test_a_document_is_translated_with_its_tags(model: Path) -> None:
 def test_protected_parts_come_through(model: Path) -> None:
     translator = Translator.load(model)
     document = Sketch([Segment((BOLD[0], "s1 s2 {name} s3", BOLD[1], " %s s4 s5."), "1")])
-    translate_document(translator, document, translator.config.search)
+    translate_document(SentenceTranslator(translator, translator.config.search), document)
     (written,) = document.written
     check_tags(document.segments[0].source, written)
     assert plain(written).count("{name}") == 1
@@ -99,7 +105,7 @@ def test_approved_segments_stay_and_others_come_out_of_their_sentences(model: Pa
     document = Sketch(
         [Segment(("s1 s2",), "1", ("kept",), approved=True), Segment(("s1 s2",), "2")]
     )
-    translate_document(translator, document, translator.config.search)
+    translate_document(SentenceTranslator(translator, translator.config.search), document)
     assert document.written[0] is None
     assert document.written[1] is not None
 
@@ -108,9 +114,7 @@ def test_sentences_of_a_segment_are_joined_by_what_stood_between() -> None:
     segment = Segment(("  Eins.   Zwei. ",), "1")
     text = read_sentences([segment], "de", "en")
     found = [("One.", [Origin(0, 3, 0)]), ("Two.", [Origin(0, 3, 0)])]
-    from wholedoc.app.documents import _Translated
-
-    (content,) = assemble(text, [_Translated(*each) for each in found], {})
+    (content,) = assemble(text, [TranslatedSentence(*each) for each in found], {})
     assert content == ("  One.   Two. ",)
 
 

@@ -1,8 +1,8 @@
 """Documents in, documents out: the sentences of a file translated, its tags put back in place."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wholedoc.config import SearchConfig
 from wholedoc.formats.placing import find_units, place_tags
@@ -34,7 +34,7 @@ class Placed(NamedTuple):
     span: Span
 
 
-class _Translated(NamedTuple):
+class TranslatedSentence(NamedTuple):
     """The translation of a sentence, and where its words come from in the sentence."""
 
     text: str
@@ -83,44 +83,90 @@ def _stripped(text: str) -> Span:
     return len(text) - len(text.lstrip()), len(text.rstrip())
 
 
-def translate_document(
-    translator: "Translator",
-    file: DocumentFile,
-    config: SearchConfig,
-    memories: "tuple[TranslationMemory, ...]" = (),
-    progress: "Progress | None" = None,
-    *,
-    explain: bool = False,
-) -> "tuple[bytes, DocumentText, TranslatedDocument]":
-    """Translate a document: the file in its format, its sentences, and their translations."""
-    from wholedoc.decoding.translator import Knowledge
+class TranslatesSentences(Protocol):
+    """What translates the sentences of a document: a translator, or a service's queue to one."""
 
-    data = translator.config.data
-    text = read_sentences(file.segments, data.src_language, data.trg_language)
-    known = Knowledge([text.approved], memories)
-    (translated,) = translator.translate_documents(
-        [text.sentences], config, 1, progress, measure=explain, known=known, explain=explain
-    )
-    pairs = zip(translated.sentences, translator.align(translated), strict=True)
-    found = [_Translated(*pair) for pair in pairs]
-    cut = _translate_cut(translator, text, found, config, memories)
-    return file.write(assemble(text, found, cut)), text, translated
+    @property
+    def src_language(self) -> str:
+        """Of the model."""
+
+    @property
+    def trg_language(self) -> str:
+        """Of the model."""
+
+    def translate(
+        self, sentences: list[str], approved: Mapping[int, str], *, explain: bool = False
+    ) -> "tuple[TranslatedDocument, list[list[Origin]]]":
+        """The translations of a document, and where their words come from."""
+
+
+@dataclass(frozen=True)
+class SentenceTranslator:
+    """A translator with settings of search and memories to recall from."""
+
+    translator: "Translator"
+    config: SearchConfig
+    memories: "tuple[TranslationMemory, ...]" = ()
+    progress: "Progress | None" = None
+
+    @property
+    def src_language(self) -> str:
+        """Of the model."""
+        return self.translator.config.data.src_language
+
+    @property
+    def trg_language(self) -> str:
+        """Of the model."""
+        return self.translator.config.data.trg_language
+
+    def translate(
+        self, sentences: list[str], approved: Mapping[int, str], *, explain: bool = False
+    ) -> "tuple[TranslatedDocument, list[list[Origin]]]":
+        """The translations of a document, and where their words come from."""
+        from wholedoc.decoding.translator import Knowledge
+
+        known = Knowledge([approved], self.memories)
+        (translated,) = self.translator.translate_documents(
+            [sentences],
+            self.config,
+            1,
+            self.progress,
+            measure=explain,
+            known=known,
+            explain=explain,
+        )
+        return translated, self.translator.align(translated)
+
+
+@dataclass(frozen=True)
+class FileTranslation:
+    """A document in its format, what was read of it, and the translations."""
+
+    data: bytes
+    text: DocumentText
+    translated: "TranslatedDocument"
+
+
+def translate_document(
+    translator: TranslatesSentences, file: DocumentFile, *, explain: bool = False
+) -> FileTranslation:
+    """Translate a document; what it looks like stays as it is."""
+    text = read_sentences(file.segments, translator.src_language, translator.trg_language)
+    translated, origins = translator.translate(text.sentences, text.approved, explain=explain)
+    pairs = zip(translated.sentences, origins, strict=True)
+    found = [TranslatedSentence(*pair) for pair in pairs]
+    cut = _translate_cut(translator, text, found)
+    return FileTranslation(file.write(assemble(text, found, cut)), text, translated)
 
 
 def _translate_cut(
-    translator: "Translator",
-    text: DocumentText,
-    found: list[_Translated],
-    config: SearchConfig,
-    memories: "tuple[TranslationMemory, ...]",
+    translator: TranslatesSentences, text: DocumentText, found: list[TranslatedSentence]
 ) -> dict[int, list[Span]]:
     """Translate again, without them, sentences whose protected parts did not come through.
 
     Their translations in ``found`` are replaced; returns the parts that were cut, by the places
     of their sentences. The parts come back as tags do.
     """
-    from wholedoc.decoding.translator import Knowledge
-
     cut = {
         i: find_protected(sentence)
         for i, sentence in enumerate(text.sentences)
@@ -131,12 +177,10 @@ def _translate_cut(
     rests = [_without(text.sentences[i], spans) for i, spans in cut.items()]
     kept = [_kept(rest) for rest in rests]
     texts = ["".join(rest[k] for k in places) for rest, places in zip(rests, kept, strict=True)]
-    known = Knowledge(memories=memories)
-    (again,) = translator.translate_documents([texts], config, measure=False, known=known)
-    rows = zip(cut, kept, again.sentences, translator.align(again), strict=True)
-    for i, places, translation, origins in rows:
-        moved = [origin._replace(source=places[origin.source]) for origin in origins]
-        found[i] = _Translated(translation, moved)
+    again, origins = translator.translate(texts, {})
+    for i, places, translation, places_of in zip(cut, kept, again.sentences, origins, strict=True):
+        moved = [origin._replace(source=places[origin.source]) for origin in places_of]
+        found[i] = TranslatedSentence(translation, moved)
     return cut
 
 
@@ -155,7 +199,7 @@ def _kept(text: str) -> list[int]:
 
 
 def assemble(
-    text: DocumentText, found: Sequence[_Translated], cut: dict[int, list[Span]]
+    text: DocumentText, found: Sequence[TranslatedSentence], cut: dict[int, list[Span]]
 ) -> list[Content | None]:
     """The translations of the segments, with their tags, from those of the sentences."""
     by_segment: dict[int, list[int]] = {}
@@ -176,7 +220,7 @@ def _assemble_segment(
     segment: Segment,
     sentences: Sequence[int],
     text: DocumentText,
-    found: Sequence[_Translated],
+    found: Sequence[TranslatedSentence],
     cut: dict[int, list[Span]],
 ) -> Content:
     source = plain(segment.source)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from typer import Argument, Option
 
-from wholedoc.app.documents import describe, list_segments, show_segments, translate_document
+from wholedoc.app.documents import (
+    SentenceTranslator,
+    describe,
+    list_segments,
+    show_segments,
+    translate_document,
+)
 from wholedoc.app.lines import (
     KnownLines,
     check_output,
@@ -186,17 +192,15 @@ def _translate_file(
         say(note)
     rounds = 1 + search.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(file.segments), 1)) as bar:
-        written, text, translated = translate_document(
-            translator, file, search, known.memories, bar.advance, explain=keep.wanted
-        )
-    sentences = tuple(enumerate(text.sentences))
-    keep(SourceDocument(name, sentences), translated)
+        sentences = SentenceTranslator(translator, search, known.memories, bar.advance)
+        done = translate_document(sentences, file, explain=keep.wanted)
+    keep(SourceDocument(name, tuple(enumerate(done.text.sentences))), done.translated)
     if place is not None:
-        write_atomically(place, written)
+        write_atomically(place, done.data)
     elif not keep.json:
         with name_standard_output():
-            sys.stdout.buffer.write(written)
-    say(f"{name}: {describe(text)}")
+            sys.stdout.buffer.write(done.data)
+    say(f"{name}: {describe(done.text)}")
 
 
 def segments(
