@@ -15,7 +15,7 @@ from wholedoc.app.documents import (
     translate_document,
 )
 from wholedoc.cli import app
-from wholedoc.decoding.alignment import Origin, align, token_spans
+from wholedoc.decoding.alignment import align, token_spans
 from wholedoc.decoding.results import Translation
 from wholedoc.decoding.translator import Translator
 from wholedoc.formats.segments import Segment, Tag, check_tags, plain
@@ -89,15 +89,13 @@ def test_a_document_is_translated_with_its_tags(model: Path) -> None:
 
 def test_protected_parts_come_through(model: Path) -> None:
     translator = Translator.load(model)
-    document = Sketch([Segment((BOLD[0], "s1 s2 {name} s3", BOLD[1], " %s s4 s5."), "1")])
+    document = Sketch([Segment((BOLD[0], "s1 {name} s2", BOLD[1], " %s s3"), "1")])
     translate_document(SentenceTranslator(translator, translator.config.search), document)
     (written,) = document.written
     check_tags(document.segments[0].source, written)
     assert plain(written).count("{name}") == 1
     assert plain(written).count("%s") == 1
-    names = plain(written).split()
-    assert names.index("{name}") < names.index("%s")
-    assert "{name} t3" in plain(written)
+    assert plain(written) == "t1 {name} t2 %s t3"
 
 
 def test_approved_segments_stay_and_others_come_out_of_their_sentences(model: Path) -> None:
@@ -113,7 +111,7 @@ def test_approved_segments_stay_and_others_come_out_of_their_sentences(model: Pa
 def test_sentences_of_a_segment_are_joined_by_what_stood_between() -> None:
     segment = Segment(("  Eins.   Zwei. ",), "1")
     text = read_sentences([segment], "de", "en")
-    found = [("One.", [Origin(0, 3, 0)]), ("Two.", [Origin(0, 3, 0)])]
+    found = [("One.", list), ("Two.", list)]
     (content,) = assemble(text, [TranslatedSentence(*each) for each in found], {})
     assert content == ("  One.   Two. ",)
 
@@ -150,7 +148,7 @@ def test_without_attention_a_translation_is_taken_to_keep_the_order(model: Path)
 def test_the_model_attends_to_the_word_it_translates(model: Path) -> None:
     translator = Translator.load(model)
     document = translator.translate(["s1 s2 s3"])
-    (origins,) = translator.align(document)
+    origins = translator.align(document, 0)
     assert [origin.source for origin in origins] == [0, 3, 6]
 
 

@@ -1,7 +1,8 @@
 """Documents in, documents out: the sentences of a file translated, its tags put back in place."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wholedoc.config import SearchConfig
@@ -38,7 +39,8 @@ class TranslatedSentence(NamedTuple):
     """The translation of a sentence, and where its words come from in the sentence."""
 
     text: str
-    origins: "Sequence[Origin]"
+    origins: "Callable[[], Sequence[Origin]]"
+    """They are found where a tag is to be placed by them."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,12 @@ def _stripped(text: str) -> Span:
     return len(text) - len(text.lstrip()), len(text.rstrip())
 
 
+Approved = Mapping[int, str]
+"""Translations by people, by the places of their sentences."""
+
+
 class TranslatesSentences(Protocol):
-    """What translates the sentences of a document: a translator, or a service's queue to one."""
+    """What translates the sentences of documents: a translator, or a service's queue to one."""
 
     @property
     def src_language(self) -> str:
@@ -95,9 +101,12 @@ class TranslatesSentences(Protocol):
         """Of the model."""
 
     def translate(
-        self, sentences: list[str], approved: Mapping[int, str], *, explain: bool = False
-    ) -> "tuple[TranslatedDocument, list[list[Origin]]]":
-        """The translations of a document, and where their words come from."""
+        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+    ) -> "list[TranslatedDocument]":
+        """The translations of documents."""
+
+    def align(self, document: "TranslatedDocument", place: int) -> "list[Origin]":
+        """Where the words of a sentence's translation come from in the source."""
 
 
 @dataclass(frozen=True)
@@ -120,14 +129,14 @@ class SentenceTranslator:
         return self.translator.config.data.trg_language
 
     def translate(
-        self, sentences: list[str], approved: Mapping[int, str], *, explain: bool = False
-    ) -> "tuple[TranslatedDocument, list[list[Origin]]]":
-        """The translations of a document, and where their words come from."""
+        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+    ) -> "list[TranslatedDocument]":
+        """The translations of documents."""
         from wholedoc.decoding.translator import Knowledge
 
-        known = Knowledge([approved], self.memories)
-        (translated,) = self.translator.translate_documents(
-            [sentences],
+        known = Knowledge([approved for _, approved in documents], self.memories)
+        return self.translator.translate_documents(
+            [sentences for sentences, _ in documents],
             self.config,
             1,
             self.progress,
@@ -135,7 +144,10 @@ class SentenceTranslator:
             known=known,
             explain=explain,
         )
-        return translated, self.translator.align(translated)
+
+    def align(self, document: "TranslatedDocument", place: int) -> "list[Origin]":
+        """Where the words of a sentence's translation come from in the source."""
+        return self.translator.align(document, place)
 
 
 @dataclass(frozen=True)
@@ -151,37 +163,60 @@ def translate_document(
     translator: TranslatesSentences, file: DocumentFile, *, explain: bool = False
 ) -> FileTranslation:
     """Translate a document; what it looks like stays as it is."""
-    text = read_sentences(file.segments, translator.src_language, translator.trg_language)
-    translated, origins = translator.translate(text.sentences, text.approved, explain=explain)
-    pairs = zip(translated.sentences, origins, strict=True)
-    found = [TranslatedSentence(*pair) for pair in pairs]
-    cut = _translate_cut(translator, text, found)
-    return FileTranslation(file.write(assemble(text, found, cut)), text, translated)
+    return translate_all(translator, [file], explain=explain)[0]
+
+
+def translate_all(
+    translator: TranslatesSentences, files: Sequence[DocumentFile], *, explain: bool = False
+) -> list[FileTranslation]:
+    """Translate documents, each by itself."""
+    languages = translator.src_language, translator.trg_language
+    texts = [read_sentences(file.segments, *languages) for file in files]
+    results = translator.translate([(t.sentences, t.approved) for t in texts], explain=explain)
+    found = [
+        [
+            TranslatedSentence(each.sentences[i], partial(translator.align, each, i))
+            for i in range(len(each.sentences))
+        ]
+        for each in results
+    ]
+    cuts = _translate_cut(translator, texts, found)
+    rows = zip(files, texts, found, cuts, results, strict=True)
+    return [
+        FileTranslation(file.write(assemble(text, sentences, cut)), text, translated)
+        for file, text, sentences, cut, translated in rows
+    ]
 
 
 def _translate_cut(
-    translator: TranslatesSentences, text: DocumentText, found: list[TranslatedSentence]
-) -> dict[int, list[Span]]:
+    translator: TranslatesSentences,
+    texts: Sequence[DocumentText],
+    found: Sequence[list[TranslatedSentence]],
+) -> list[dict[int, list[Span]]]:
     """Translate again, without them, sentences whose protected parts did not come through.
 
-    Their translations in ``found`` are replaced; returns the parts that were cut, by the places
-    of their sentences. The parts come back as tags do.
+    Their translations in ``found`` are replaced; returns the parts that were cut, for each
+    document by the places of their sentences. The parts come back as tags do.
     """
-    cut = {
-        i: find_protected(sentence)
-        for i, sentence in enumerate(text.sentences)
-        if i not in text.approved and missing_protected(sentence, found[i].text)
-    }
-    if not cut:
-        return {}
-    rests = [_without(text.sentences[i], spans) for i, spans in cut.items()]
+    cuts = [
+        {
+            i: find_protected(sentence)
+            for i, sentence in enumerate(text.sentences)
+            if i not in text.approved and missing_protected(sentence, sentences[i].text)
+        }
+        for text, sentences in zip(texts, found, strict=True)
+    ]
+    again = [(d, i, spans) for d, cut in enumerate(cuts) for i, spans in cut.items()]
+    if not again:
+        return cuts
+    rests = [_without(texts[d].sentences[i], spans) for d, i, spans in again]
     kept = [_kept(rest) for rest in rests]
-    texts = ["".join(rest[k] for k in places) for rest, places in zip(rests, kept, strict=True)]
-    again, origins = translator.translate(texts, {})
-    for i, places, translation, places_of in zip(cut, kept, again.sentences, origins, strict=True):
-        moved = [origin._replace(source=places[origin.source]) for origin in places_of]
-        found[i] = TranslatedSentence(translation, moved)
-    return cut
+    shorter = ["".join(rest[k] for k in places) for rest, places in zip(rests, kept, strict=True)]
+    results = translator.translate([([text], {}) for text in shorter])
+    for (d, i, _), places, translated in zip(again, kept, results, strict=True):
+        origins = [o._replace(source=places[o.source]) for o in translator.align(translated, 0)]
+        found[d][i] = TranslatedSentence(translated.sentences[0], partial(list, origins))
+    return cuts
 
 
 def _without(text: str, spans: Iterable[Span]) -> str:
@@ -227,12 +262,13 @@ def _assemble_segment(
     parts: list[str] = []
     origins: list[tuple[int, int, int]] = []
     protected: list[Span] = []
+    tagged = bool(tags_of(segment.source)) or any(i in cut for i in sentences)
     at = length = removed = 0
     for i in sentences:
         start, end = text.places[i].span
         parts += [source[at:start], found[i].text]
         length += start - at
-        for origin in found[i].origins:  # in the text without what is protected
+        for origin in found[i].origins() if tagged else ():  # in the text without what is protected
             place = origin.source + start - removed
             origins.append((origin.start + length, origin.end + length, place))
         spans = [(first + start, last + start) for first, last in cut.get(i, [])]

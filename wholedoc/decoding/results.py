@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,18 @@ class TranslatedDocument:
     def approved(self) -> list[int]:
         """The places of the sentences whose translations were given and stayed as they are."""
         return [] if self.task.rehearse else sorted(self.task.approved)
+
+    def after(self, count: int) -> "TranslatedDocument":
+        """The document without its first sentences, which were read as context alone."""
+        return replace(
+            self,
+            candidates=self.candidates[count:],
+            history=[sentences[count:] for sentences in self.history],
+            pieces=self.pieces[count:],
+            known=self.known[count:],
+            recall=None if self.recall is None else self.recall[count:],
+            task=replace(self.task, sentences=self.task.sentences[count:]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; ``sentences`` and ``approved`` included."""

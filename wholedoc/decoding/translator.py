@@ -341,10 +341,10 @@ class Translator:
             for each in zip(found, prepared, cells, strict=True)
         ]
 
-    def align(self, document: TranslatedDocument) -> list[list[Origin]]:
-        """For each sentence, where the words of its translation come from in the source."""
-        pairs = zip(document.task.sentences, document.candidates, strict=True)
-        return [align(text, found[0], self.src_vocabulary) for text, found in pairs]
+    def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
+        """Where the words of a sentence's translation come from in the source."""
+        text, translation = document.task.sentences[place], document.candidates[place][0]
+        return align(text, translation, self.src_vocabulary)
 
     def score(
         self,

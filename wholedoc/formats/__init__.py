@@ -5,10 +5,21 @@ from pathlib import Path
 
 from wholedoc.corpus.readers.lines import open_file
 from wholedoc.errors import UserError
+from wholedoc.formats.docx import Docx
+from wholedoc.formats.html import Html
+from wholedoc.formats.markdown import Markdown
+from wholedoc.formats.odt import Odt
+from wholedoc.formats.po import Po
 from wholedoc.formats.segments import DocumentFile
+from wholedoc.formats.subtitles import Subtitles
 from wholedoc.formats.text import PlainText
+from wholedoc.formats.xliff import Xliff
 
-FORMATS: tuple[type[DocumentFile], ...] = (PlainText,)
+FORMATS: tuple[type[DocumentFile], ...] = (
+    *(PlainText, Markdown, Html),
+    *(Docx, Odt),
+    *(Subtitles, Xliff, Po),
+)
 
 
 def find_format(path: str) -> type[DocumentFile] | None:

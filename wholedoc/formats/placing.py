@@ -199,20 +199,36 @@ class _Placer:
         return places
 
     def _next_unit(self, parent: _Node, node: _Node, first: int, last: int) -> int:
-        """The unit of what follows a place of the source."""
+        """The unit of what follows a place of the source.
+
+        Where the translation can be cut so that all before it comes from before that place, as
+        between two sentences, it is cut there; so are lines, with the fewest words astray.
+        """
         if not self.source[parent.start : node.start].strip():
             return first
         if not self.source[node.end : parent.end].strip():
             return last
-        if node.tag.space:  # the ends of lines leave lines of about the same lengths
-            share = (node.start - parent.start) / (parent.end - parent.start)
-            return first + max(1, round(share * (last - first)))
+        astray, cut = self._best_cut(node, first, last)
+        if astray == 0 or node.tag.space:
+            return cut
         later = [
             (unit.origin, n)
             for n, unit in enumerate(self.units[first:last], first)
             if unit.origin is not None and unit.origin >= node.end
         ]
         return min(later)[1] if later else last
+
+    def _best_cut(self, node: _Node, first: int, last: int) -> tuple[int, int]:
+        """The last place with the fewest words on the wrong side of it, and how many those are."""
+        origins = [unit.origin for unit in self.units[first:last]]
+        astray = sum(origin is not None and origin < node.end for origin in origins)
+        best = (astray, first)
+        for n, origin in enumerate(origins, first + 1):
+            if origin is not None:
+                astray += 1 if origin >= node.end else -1
+            if astray <= best[0]:
+                best = (astray, n)
+        return best
 
     def _keep_order(self, node: _Node, places: dict[int, int], first: int, last: int) -> None:
         """Ends of lines stay in their order, with a word between two where words are enough."""

@@ -1,0 +1,1 @@
+"""The HTTP service: dialects that tools already speak, one queue to each model behind them."""

@@ -1,0 +1,275 @@
+"""What the service does, whatever dialect it is asked in."""
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Literal, NamedTuple
+
+from wholedoc.app.documents import Approved, TranslatesSentences, translate_all
+from wholedoc.decoding.alignment import Origin
+from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.translator import Translator
+from wholedoc.errors import UserError
+from wholedoc.formats import find_format
+from wholedoc.formats.html import Html
+from wholedoc.formats.segments import DocumentFile
+from wholedoc.formats.sentences import split_sentences
+from wholedoc.formats.text import PlainText
+from wholedoc.service.engine import Caller, Engine, Ticket
+from wholedoc.service.errors import RequestError
+from wholedoc.service.languages import detect, name_of, primary
+from wholedoc.tm.memory import TranslationMemory
+
+Markup = Literal["text", "html"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The sizes of what may be asked for."""
+
+    characters: int = 200_000
+    """Of all texts of a request."""
+    file_bytes: int = 30_000_000
+    waiting: int = 256
+    """Documents that wait for a model."""
+    kept_documents: int = 1000
+    """Translated documents that wait to be fetched."""
+    kept_seconds: float = 3600.0
+
+
+class Translated(NamedTuple):
+    """A text, and the language it was found to be in."""
+
+    text: str
+    source: str
+    characters: int
+
+
+@dataclass
+class StoredDocument:
+    """A document that was sent, and what has become of it."""
+
+    key: str
+    name: str
+    characters: int = 0
+    status: Literal["queued", "translating", "done", "error"] = "queued"
+    data: bytes = b""
+    message: str = ""
+    since: float = field(default_factory=time.monotonic)
+    ticket: Ticket = field(default_factory=Ticket)
+
+
+@dataclass(frozen=True)
+class _AfterContext:
+    """Translates documents that go on with a text which is read, but not translated for anyone."""
+
+    caller: Caller
+    context: list[str]
+
+    @property
+    def src_language(self) -> str:
+        return self.caller.src_language
+
+    @property
+    def trg_language(self) -> str:
+        return self.caller.trg_language
+
+    def translate(
+        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+    ) -> list[TranslatedDocument]:
+        count = len(self.context)
+        longer = [
+            ([*self.context, *sentences], {place + count: text for place, text in given.items()})
+            for sentences, given in documents
+        ]
+        found = self.caller.translate(longer, explain=explain)
+        return [translated.after(count) for translated in found]
+
+    def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
+        return self.caller.align(document, place)
+
+
+class Service:
+    """Models by their languages, memories, and documents on their way."""
+
+    def __init__(
+        self,
+        translators: Sequence[Translator],
+        memories: Sequence[str | Path] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        """Open an engine for each model; a memory serves the models of its languages."""
+        self.limits = limits or Limits()
+        self.engines: dict[tuple[str, str], Engine] = {}
+        self.memories: dict[tuple[str, str], tuple[TranslationMemory, ...]] = {}
+        self.characters = 0
+        self._documents: OrderedDict[str, StoredDocument] = OrderedDict()
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="wholedoc-documents")
+        for translator in translators:
+            self._open(translator, memories)
+
+    def _open(self, translator: Translator, memories: Sequence[str | Path]) -> None:
+        data = translator.config.data
+        pair = primary(data.src_language), primary(data.trg_language)
+        if not all(pair):
+            what = "the model does not say what languages it translates"
+            fix = "train it with data.src_language and data.trg_language"
+            raise UserError(what, where="serve", fix=fix)
+        if pair in self.engines:
+            raise UserError(f"two models for {pair[0]} to {pair[1]}", where="serve", fix="give one")
+        self.memories[pair] = translator.open_memories(memories)
+        self.engines[pair] = Engine(translator, most_waiting=self.limits.waiting)
+
+    def close(self) -> None:
+        """Finish what is waiting, and end."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for engine in self.engines.values():
+            engine.close()
+
+    @property
+    def sources(self) -> list[str]:
+        """The languages that can be translated from."""
+        return sorted({src for src, _ in self.engines})
+
+    def targets(self, source: str = "") -> list[str]:
+        """The languages that can be translated to."""
+        return sorted({trg for src, trg in self.engines if not source or src == source})
+
+    def detect(self, text: str) -> list[tuple[str, float]]:
+        """The languages of the models that a text may be in."""
+        return detect(text, self.sources)
+
+    def choose(self, source: str, target: str, text: str, ticket: Ticket) -> Caller:
+        """The model for a pair of languages; the source may be ``auto`` or nothing."""
+        src, trg = primary(source), primary(target)
+        if src in ("", "auto"):
+            fitting = [code for code, _ in self.detect(text) if (code, trg) in self.engines]
+            src = fitting[0] if fitting else src
+        if not trg:
+            raise RequestError(400, "no target language is given")
+        engine = self.engines.get((src, trg))
+        if engine is None:
+            pairs = ", ".join(f"{a} to {b}" for a, b in self.engines)
+            raise RequestError(400, f"cannot translate {src or '?'} to {trg}; there is {pairs}")
+        return Caller(engine, self.memories[src, trg], ticket)
+
+    def translate_texts(
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        markup: Markup = "text",
+        context: str = "",
+        ticket: Ticket | None = None,
+    ) -> list[Translated]:
+        """Translate texts, each by itself, with what stands before them where that is given."""
+        characters = sum(map(len, texts))
+        if characters > self.limits.characters:
+            most = self.limits.characters
+            raise RequestError(413, f"{characters:,} characters are more than {most:,}")
+        ticket = ticket or Ticket()
+        found: list[Translated | None] = [None] * len(texts)
+        groups: dict[str, list[int]] = {}
+        callers: dict[str, Caller] = {}
+        for n, text in enumerate(texts):
+            caller = self.choose(source, target, text, ticket)
+            callers[caller.src_language] = caller
+            groups.setdefault(caller.src_language, []).append(n)
+        for language, places in groups.items():
+            translated = self._translate_group(
+                callers[language], [texts[n] for n in places], markup, context
+            )
+            for n, text in zip(places, translated, strict=True):
+                found[n] = Translated(text, primary(language), len(texts[n]))
+        with self._lock:
+            self.characters += characters
+        return [each for each in found if each is not None]
+
+    def _translate_group(
+        self, caller: Caller, texts: Sequence[str], markup: Markup, context: str
+    ) -> list[str]:
+        kind: type[DocumentFile] = Html if markup == "html" else PlainText
+        files = [kind(text.encode("utf-8", "replace"), "text", "", "") for text in texts]
+        translator: TranslatesSentences = caller
+        if context.strip() and caller.engine.translator.reads_documents:
+            spans = split_sentences(context, caller.src_language)
+            translator = _AfterContext(caller, [context[slice(*span)] for span in spans])
+        return [done.data.decode("utf-8") for done in translate_all(translator, files)]
+
+    def translate_file(
+        self, data: bytes, name: str, source: str, target: str, ticket: Ticket | None = None
+    ) -> tuple[bytes, int]:
+        """Translate a file in its format; returns it, and how many characters it has."""
+        if len(data) > self.limits.file_bytes:
+            most = self.limits.file_bytes
+            raise RequestError(413, f"{len(data):,} bytes are more than {most:,}")
+        kind = find_format(name) or (PlainText if name.lower().endswith(".txt") else None)
+        if kind is None:
+            raise RequestError(400, f"{PurePath(name).suffix or name!r} is not a format we know")
+        try:
+            sample = kind(data, name, "", "")
+            words = " ".join(p for s in sample.segments for p in s.source if isinstance(p, str))
+            caller = self.choose(source, target, words, ticket or Ticket())
+            file = kind(data, name, caller.src_language, caller.trg_language)
+            (done,) = translate_all(caller, [file])
+        except UserError as error:
+            raise RequestError(400, str(error)) from error
+        characters = sum(map(len, done.text.sentences))
+        with self._lock:
+            self.characters += characters
+        return done.data, characters
+
+    def store(self, data: bytes, name: str, source: str, target: str) -> tuple[str, StoredDocument]:
+        """Take a document to be translated in the background; returns its id."""
+        self.choose(source or "auto", target, "", Ticket())  # a wrong language is said at once
+        document = StoredDocument(secrets.token_hex(16).upper(), name)
+        number = secrets.token_hex(16).upper()
+        with self._lock:
+            self._forget()
+            if len(self._documents) >= self.limits.kept_documents:
+                raise RequestError(503, "too many documents are kept; fetch some of them first")
+            self._documents[number] = document
+        self._pool.submit(self._translate_stored, document, data, source, target)
+        return number, document
+
+    def _translate_stored(
+        self, document: StoredDocument, data: bytes, source: str, target: str
+    ) -> None:
+        document.status = "translating"
+        try:
+            document.data, document.characters = self.translate_file(
+                data, document.name, source, target, document.ticket
+            )
+            document.status = "done"
+        except RequestError as error:
+            document.message, document.status = error.message, "error"
+        except Exception:  # noqa: BLE001 (its text may hold what the document says)
+            document.message, document.status = "the document could not be translated", "error"
+
+    def stored(self, number: str, key: str) -> StoredDocument:
+        """A document that was sent; raises where there is none of this id and key."""
+        document = self._documents.get(number)
+        if document is None or not secrets.compare_digest(document.key, key):
+            raise RequestError(404, "there is no document of this id and key")
+        return document
+
+    def forget(self, number: str) -> None:
+        """Drop a document that was fetched."""
+        with self._lock:
+            self._documents.pop(number, None)
+
+    def _forget(self) -> None:
+        """Drop documents that nobody fetched."""
+        limit = time.monotonic() - self.limits.kept_seconds
+        for number in [n for n, each in self._documents.items() if each.since < limit]:
+            del self._documents[number]
+
+    def languages(self) -> Mapping[str, str]:
+        """All languages by their codes."""
+        return {code: name_of(code) for code in sorted({*self.sources, *self.targets()})}

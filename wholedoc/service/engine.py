@@ -1,0 +1,211 @@
+"""A queue to a model: documents of many callers are translated together, the small ones first."""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from wholedoc.app.documents import Approved
+from wholedoc.decoding.alignment import Origin
+from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.service.errors import RequestError
+from wholedoc.tm.memory import TranslationMemory
+
+_TOGETHER = 64  # sentences that are translated at once; more would keep the small ones waiting
+_SMALL = 4  # sentences of a document that goes before the larger ones
+_AGED = 2.0  # seconds after which a larger one is next
+
+
+@dataclass
+class Ticket:
+    """A caller's claim to an answer; a cancelled one is not translated any more."""
+
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Sentences of one document that wait to be translated."""
+
+    sentences: list[str]
+    approved: Approved
+    memories: tuple[TranslationMemory, ...]
+    explain: bool
+    ticket: Ticket
+    answer: "Future[TranslatedDocument]"
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def small(self) -> bool:
+        return len(self.sentences) <= _SMALL
+
+
+@dataclass
+class Counts:
+    """What an engine has done, for ``/metrics``."""
+
+    documents: int = 0
+    sentences: int = 0
+    batches: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    busy_seconds: float = 0.0
+
+
+class Engine:
+    """One model, one thread that translates, and a bounded queue of documents before it."""
+
+    def __init__(self, translator: Translator, *, most_waiting: int = 256) -> None:
+        """Start the thread."""
+        self.translator = translator
+        self.most_waiting = most_waiting
+        self.counts = Counts()
+        self._waiting: list[_Job] = []
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="wholedoc-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def src_language(self) -> str:
+        """Of the model."""
+        return self.translator.config.data.src_language
+
+    @property
+    def trg_language(self) -> str:
+        """Of the model."""
+        return self.translator.config.data.trg_language
+
+    @property
+    def waiting(self) -> int:
+        """Documents in the queue."""
+        return len(self._waiting)
+
+    def submit(
+        self,
+        sentences: list[str],
+        approved: Approved | None = None,
+        memories: tuple[TranslationMemory, ...] = (),
+        ticket: Ticket | None = None,
+        *,
+        explain: bool = False,
+    ) -> "Future[TranslatedDocument]":
+        """Put a document into the queue; raises ``RequestError`` 503 where there is no room."""
+        answer: Future[TranslatedDocument] = Future()
+        job = _Job(sentences, approved or {}, memories, explain, ticket or Ticket(), answer)
+        with self._changed:
+            if self._closing:
+                raise RequestError(503, "the service is shutting down")
+            if len(self._waiting) >= self.most_waiting:
+                self.counts.refused += 1
+                raise RequestError(503, "too many documents are waiting; try again in some seconds")
+            self._waiting.append(job)
+            self._changed.notify()
+        return answer
+
+    def close(self) -> None:
+        """Translate what is waiting, then end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                batch = self._take()
+            if batch:
+                self._translate(batch)
+
+    def _take(self) -> list[_Job]:
+        """The next documents: those that waited long, then small ones, then the others."""
+        gone = [job for job in self._waiting if job.ticket.cancelled]
+        for job in gone:
+            job.answer.cancel()
+        self.counts.cancelled += len(gone)
+        left = [job for job in self._waiting if not job.ticket.cancelled]
+        if not left:
+            self._waiting = []
+            return []
+        now = time.monotonic()
+        order = sorted(left, key=lambda job: (now - job.since < _AGED, not job.small, job.since))
+        first, size = order[0], 0
+        batch: list[_Job] = []
+        for job in order:
+            fits = not batch or size + len(job.sentences) <= _TOGETHER
+            alike = job.memories == first.memories and job.explain == first.explain
+            if fits and alike:
+                batch.append(job)
+                size += len(job.sentences)
+        taken = set(map(id, batch))
+        self._waiting = [job for job in left if id(job) not in taken]
+        return batch
+
+    def _translate(self, batch: Sequence[_Job]) -> None:
+        start = time.monotonic()
+        explain = batch[0].explain
+        known = Knowledge([job.approved for job in batch], batch[0].memories)
+        try:
+            results = self.translator.translate_documents(
+                [job.sentences for job in batch], measure=explain, known=known, explain=explain
+            )
+        except Exception as error:  # noqa: BLE001 (it goes to those who wait for the answer)
+            self._fail(batch, error)
+            return
+        for job, result in zip(batch, results, strict=True):
+            if job.answer.set_running_or_notify_cancel():
+                job.answer.set_result(result)
+        self.counts.documents += len(batch)
+        self.counts.sentences += sum(len(job.sentences) for job in batch)
+        self.counts.batches += 1
+        self.counts.busy_seconds += time.monotonic() - start
+
+    def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
+        """One document at a time, so that the fault of one is not that of all."""
+        if len(batch) > 1:
+            for job in batch:
+                self._translate([job])
+            return
+        if batch[0].answer.set_running_or_notify_cancel():
+            batch[0].answer.set_exception(error)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An engine as one request sees it: with its memories, and its ticket."""
+
+    engine: Engine
+    memories: tuple[TranslationMemory, ...] = ()
+    ticket: Ticket = field(default_factory=Ticket)
+
+    @property
+    def src_language(self) -> str:
+        """Of the model."""
+        return self.engine.src_language
+
+    @property
+    def trg_language(self) -> str:
+        """Of the model."""
+        return self.engine.trg_language
+
+    def translate(
+        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+    ) -> list[TranslatedDocument]:
+        """The translations of documents, when their turn has come."""
+        if self.ticket.cancelled:
+            raise RequestError(499, "the client has left")
+        answers = [
+            self.engine.submit(sentences, approved, self.memories, self.ticket, explain=explain)
+            for sentences, approved in documents
+        ]
+        return [answer.result() for answer in answers]
+
+    def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
+        """Where the words of a sentence's translation come from in the source."""
+        return self.engine.translator.align(document, place)
