@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from wholedoc import __version__
-from wholedoc.cli import corpora, evaluate, tm, train, translate
+from wholedoc.cli import corpora, evaluate, serve, tm, train, translate
 from wholedoc.cli.options import name_standard_output
 from wholedoc.errors import UserError
 from wholedoc.kernels import keep_freed_memory
@@ -59,8 +59,15 @@ app = typer.Typer(
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(corpora.stats, corpora.synth, train.train, translate.translate),
-    *(translate.segments, evaluate.score, evaluate.evaluate, evaluate.params, evaluate.bench),
-    *(train.export, train.experiment, train.demo),
+    *(
+        translate.segments,
+        serve.serve,
+        evaluate.score,
+        evaluate.evaluate,
+        evaluate.params,
+        evaluate.bench,
+    ),
+    *(evaluate.bench, train.export, train.experiment, train.demo),
 )
 _MEMORY_COMMANDS: tuple[Callable[..., None], ...] = (
     *(tm.build, tm.add, tm.search, tm.stats, tm.remove, tm.fit),
@@ -80,6 +87,8 @@ translate runs/my --beam 5 --nbest 3 < news.et
 translate runs/my news.et --tm handbook --approved news.approved -o news.en
 segments report.docx
 segments notes.txt --format text --language de --json
+serve runs/my
+serve runs/my --port 8080 --tm handbook --suggestions corrected
 score runs/my test.et test.en --doc test.doc
 score runs/my --contrastive pronouns.jsonl --json
 evaluate --ref test.en --doc test.doc --sys base=base.en --sys both=both.en

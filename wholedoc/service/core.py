@@ -11,11 +11,12 @@ from pathlib import Path, PurePath
 from typing import Literal, NamedTuple
 
 from wholedoc.app.documents import Approved, TranslatesSentences, translate_all
+from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.decoding.alignment import Origin
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
-from wholedoc.formats import find_format
+from wholedoc.formats import FORMATS, find_format
 from wholedoc.formats.html import Html
 from wholedoc.formats.segments import DocumentFile
 from wholedoc.formats.sentences import split_sentences
@@ -24,6 +25,7 @@ from wholedoc.service.engine import Caller, Engine, Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import detect, name_of, primary
 from wholedoc.tm.memory import TranslationMemory
+from wholedoc.tm.writer import MemoryWriter
 
 Markup = Literal["text", "html"]
 
@@ -102,17 +104,44 @@ class Service:
         translators: Sequence[Translator],
         memories: Sequence[str | Path] = (),
         limits: Limits | None = None,
+        suggestions: Path | None = None,
     ) -> None:
-        """Open an engine for each model; a memory serves the models of its languages."""
+        """Open an engine for each model.
+
+        ``suggestions`` is a memory that clients may add to; it is recalled from too.
+        """
         self.limits = limits or Limits()
+        self.suggestions = suggestions
         self.engines: dict[tuple[str, str], Engine] = {}
         self.memories: dict[tuple[str, str], tuple[TranslationMemory, ...]] = {}
         self.characters = 0
         self._documents: OrderedDict[str, StoredDocument] = OrderedDict()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="wholedoc-documents")
+        if suggestions is not None:
+            memories = [*memories, suggestions]
+            self._make_suggestions(translators, suggestions)
         for translator in translators:
             self._open(translator, memories)
+
+    def _make_suggestions(self, translators: Sequence[Translator], path: Path) -> None:
+        """Make the memory of suggestions where there is none."""
+        if len(translators) > 1:
+            what = "a memory has two languages, and there are several models"
+            raise UserError(what, where="--suggestions", fix="serve one model")
+        data = translators[0].config.data
+        MemoryWriter.open(path, data.src_language, data.trg_language, create=True).close()
+
+    def suggest(self, source: str, target: str, text: str, translation: str) -> None:
+        """Add a translation that somebody suggests to the memory of suggestions."""
+        if self.suggestions is None:
+            raise RequestError(403, "suggestions are not taken; start with --suggestions TM")
+        if not text.strip() or not translation.strip():
+            raise RequestError(400, "a suggestion has a text and its translation")
+        caller = self.choose(source, target, text, Ticket())
+        pair = SentencePair(text, translation, time.strftime("%Y-%m-%dT%H:%M:%S"))
+        with self._lock, MemoryWriter.open(self.suggestions) as writer:
+            writer.add([Document(caller.src_language, (pair,))], "suggestions")
 
     def _open(self, translator: Translator, memories: Sequence[str | Path]) -> None:
         data = translator.config.data
@@ -231,9 +260,7 @@ class Service:
         document = StoredDocument(secrets.token_hex(16).upper(), name)
         number = secrets.token_hex(16).upper()
         with self._lock:
-            self._forget()
-            if len(self._documents) >= self.limits.kept_documents:
-                raise RequestError(503, "too many documents are kept; fetch some of them first")
+            self._make_room()
             self._documents[number] = document
         self._pool.submit(self._translate_stored, document, data, source, target)
         return number, document
@@ -252,6 +279,15 @@ class Service:
         except Exception:  # noqa: BLE001 (its text may hold what the document says)
             document.message, document.status = "the document could not be translated", "error"
 
+    def keep(self, name: str, data: bytes, characters: int) -> tuple[str, str]:
+        """Keep a translated document to be fetched; returns its id and its key."""
+        document = StoredDocument(secrets.token_hex(16), name, characters, "done", data)
+        number = secrets.token_hex(16)
+        with self._lock:
+            self._make_room()
+            self._documents[number] = document
+        return number, document.key
+
     def stored(self, number: str, key: str) -> StoredDocument:
         """A document that was sent; raises where there is none of this id and key."""
         document = self._documents.get(number)
@@ -264,11 +300,18 @@ class Service:
         with self._lock:
             self._documents.pop(number, None)
 
-    def _forget(self) -> None:
-        """Drop documents that nobody fetched."""
+    def _make_room(self) -> None:
+        """Drop documents that nobody fetched; raises where that leaves no room."""
         limit = time.monotonic() - self.limits.kept_seconds
         for number in [n for n, each in self._documents.items() if each.since < limit]:
             del self._documents[number]
+        if len(self._documents) >= self.limits.kept_documents:
+            raise RequestError(503, "too many documents are kept; fetch some of them first")
+
+    @property
+    def endings(self) -> list[str]:
+        """Of the files that can be translated."""
+        return [".txt", *(ending for each in FORMATS for ending in each.endings)]
 
     def languages(self) -> Mapping[str, str]:
         """All languages by their codes."""

@@ -1,0 +1,45 @@
+"""The command ``serve``."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from wholedoc.cli.options import MemoriesOption
+from wholedoc.errors import UserError
+from wholedoc.progress import say
+
+
+def serve(
+    models: Annotated[
+        list[str] | None, Argument(metavar="MODEL", help="Models, one for each pair of languages.")
+    ] = None,
+    host: Annotated[
+        str, Option(help="Where to listen; 0.0.0.0 answers other machines too.")
+    ] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    token: Annotated[
+        str, Option(help="Answer only requests with this token.", envvar="WHOLEDOC_TOKEN")
+    ] = "",
+    memories: MemoriesOption = None,
+    suggestions: Annotated[
+        Path | None, Option(help="A memory that suggestions of clients are added to.")
+    ] = None,
+    int8: Annotated[
+        bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")
+    ] = False,
+) -> None:
+    """Serve translations over HTTP, as LibreTranslate, DeepL, OPUS-CAT and Apertium do."""
+    if not models:
+        what = "no model is named, and none ships with this version"
+        raise UserError(what, where="serve", fix="wholedoc serve MODEL")
+
+    from wholedoc.decoding.translator import Translator
+    from wholedoc.service.core import Service
+    from wholedoc.service.server import make_app, run_app
+
+    translators = [Translator.load(model, int8=int8) for model in models]
+    service = Service(translators, memories or [], suggestions=suggestions)
+    for src, trg in service.engines:
+        say(f"translating {src} to {trg}")
+    run_app(make_app(service, token), host, port, lambda address: say(f"serving at {address}"))

@@ -1,0 +1,142 @@
+"""LibreTranslate's dialect: Weblate, Nextcloud, Mastodon, ``libretranslatepy``."""
+
+import secrets
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from wholedoc.service.core import Markup, Service
+from wholedoc.service.engine import Ticket
+from wholedoc.service.errors import RequestError
+from wholedoc.service.languages import primary
+from wholedoc.service.web import Fields, Runner, Sent
+
+
+def shape_error(_: int, message: str) -> dict[str, Any]:
+    """An error as LibreTranslate's clients expect it."""
+    return {"error": message}
+
+
+def make_router(service: Service, runner: Runner) -> APIRouter:
+    """The paths of the dialect."""
+    router = APIRouter(tags=["LibreTranslate"])
+
+    @router.post("/translate")
+    async def translate(request: Request, fields: Sent) -> Response:
+        """Translate a text, or a list of texts, each by itself."""
+        return await runner.answer(request, lambda ticket: _translate(service, fields, ticket))
+
+    @router.get("/languages")
+    async def languages() -> list[dict[str, Any]]:
+        """The languages that can be translated from, with those they can be translated to."""
+        return [
+            {"code": code, "name": name, "targets": service.targets(code)}
+            for code, name in service.languages().items()
+            if service.targets(code) or code in service.targets()
+        ]
+
+    @router.post("/detect")
+    async def detect(request: Request, fields: Sent) -> Response:
+        """The language of a text, of those that can be translated from."""
+        return await runner.answer(request, lambda _: _detected(service, _wanted(fields, "q")))
+
+    @router.post("/translate_file")
+    async def translate_file(request: Request, fields: Sent) -> Response:
+        """Translate a file in its format; the answer says where it can be fetched."""
+        base = str(request.base_url)
+        return await runner.answer(
+            request, lambda ticket: _translate_file(service, fields, base, ticket)
+        )
+
+    @router.get("/download_file/{number}/{key}/{name}")
+    async def download_file(number: str, key: str, name: str) -> Response:
+        """A translated file."""
+        document = service.stored(number, key)
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{_quoted(name)}"}
+        return Response(document.data, headers=headers, media_type="application/octet-stream")
+
+    @router.post("/suggest")
+    async def suggest(request: Request, fields: Sent) -> Response:
+        """Take a better translation, which is recalled from then on."""
+        return await runner.answer(request, lambda _: _suggest(service, fields))
+
+    @router.get("/frontend/settings")
+    async def settings() -> dict[str, Any]:
+        """What LibreTranslate's page asks for."""
+        pair = next(iter(service.engines))
+        names = service.languages()
+        sides = [{"code": code, "name": names[code]} for code in pair]
+        return {
+            "apiKeys": False,
+            "charLimit": service.limits.characters,
+            "filesTranslation": True,
+            "frontendTimeout": 500,
+            "keyRequired": False,
+            "language": {"source": sides[0], "target": sides[1]},
+            "suggestions": service.suggestions is not None,
+            "supportedFilesFormat": service.endings,
+        }
+
+    return router
+
+
+def _wanted(fields: Fields, name: str) -> str:
+    value = fields.text(name)
+    if not value:
+        raise RequestError(400, f"Invalid request: missing {name} parameter")
+    return value
+
+
+def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, Any]:
+    texts, source = fields.texts("q"), _wanted(fields, "source")
+    if not texts:
+        raise RequestError(400, "Invalid request: missing q parameter")
+    markup = fields.text("format", "text")
+    if markup not in ("text", "html"):
+        raise RequestError(400, f"{markup} format is not supported; use text or html")
+    kind: Markup = "html" if markup == "html" else "text"
+    found = service.translate_texts(texts, source, _wanted(fields, "target"), kind, "", ticket)
+    several = fields.is_list("q")
+    translations = [each.text for each in found]
+    answer: dict[str, Any] = {"translatedText": translations if several else translations[0]}
+    if primary(source) == "auto":
+        detected = [_language(service, text) for text in texts]
+        answer["detectedLanguage"] = detected if several else detected[0]
+    if fields.number("alternatives"):
+        answer["alternatives"] = [[] for _ in found] if several else []
+    return answer
+
+
+def _suggest(service: Service, fields: Fields) -> dict[str, bool]:
+    texts = _wanted(fields, "q"), _wanted(fields, "s")
+    service.suggest(_wanted(fields, "source"), _wanted(fields, "target"), *texts)
+    return {"success": True}
+
+
+def _language(service: Service, text: str) -> dict[str, Any]:
+    code, share = service.detect(text)[0]
+    return {"confidence": round(100 * share), "language": code}
+
+
+def _detected(service: Service, text: str) -> list[dict[str, Any]]:
+    return [
+        {"confidence": round(100 * share), "language": code}
+        for code, share in service.detect(text)
+        if share > 0
+    ]
+
+
+def _translate_file(service: Service, fields: Fields, base: str, ticket: Ticket) -> dict[str, Any]:
+    file = fields.file("file")
+    source, target = _wanted(fields, "source"), _wanted(fields, "target")
+    data, characters = service.translate_file(file.data, file.name, source, target, ticket)
+    number, key = service.keep(file.name, data, characters)
+    name = f"{primary(target)}_{file.name}"
+    return {"translatedFileUrl": f"{base}download_file/{number}/{key}/{_quoted(name)}"}
+
+
+def _quoted(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name.replace("/", "_") or secrets.token_hex(4), safe="")

@@ -1,0 +1,139 @@
+"""The service as an application of ASGI: all dialects, health, metrics, errors in their shapes."""
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from socket import socket
+
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+
+from wholedoc import __version__
+from wholedoc.errors import UserError
+from wholedoc.service import classic, deepl, libretranslate
+from wholedoc.service.core import Service
+from wholedoc.service.errors import RequestError
+from wholedoc.service.web import Runner, Shape, refuse, shape_of
+
+_GRACE = 30  # seconds for answers that are on their way when the service is told to end
+_THREADS = 512  # requests that wait for their answers at once; the queues are what limits work
+
+# Which dialect a path belongs to: its beginning, the method where only one, the shape of errors.
+_SHAPES: list[tuple[str, str, Shape]] = [
+    ("/v2/", "", deepl.shape_error),
+    ("/MTRestService/", "", classic.shape_opus),
+    ("/translate", "GET", classic.shape_apertium),
+    ("/listPairs", "", classic.shape_apertium),
+    ("", "", libretranslate.shape_error),
+]
+
+
+def make_app(service: Service, token: str = "") -> FastAPI:
+    """The application; it closes the service when it ends."""
+    runner = Runner(_THREADS)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        runner.close()
+        service.close()
+
+    app = FastAPI(
+        title="wholedoc",
+        description="Translation that reads the whole document.",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,  # its page would ask other servers for scripts
+        redoc_url=None,
+    )
+    app.state.service, app.state.token, app.state.shapes = service, token, _SHAPES
+    app.state.answers = Counter()
+    for dialect in (libretranslate, deepl, classic):
+        app.include_router(dialect.make_router(service, runner))
+    _add_errors(app)
+    _add_health(app, service)
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Give every error the shape of the dialect that was spoken."""
+
+    @app.exception_handler(RequestError)
+    async def refused(request: Request, error: RequestError) -> Response:
+        return refuse(error, shape_of(request))
+
+    @app.exception_handler(UserError)
+    async def wrong(request: Request, error: UserError) -> Response:
+        return refuse(error, shape_of(request))
+
+    @app.exception_handler(HTTPException)
+    async def missing(request: Request, error: HTTPException) -> Response:
+        return refuse(RequestError(error.status_code, str(error.detail)), shape_of(request))
+
+    @app.middleware("http")
+    async def count(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await answer(request)
+        app.state.answers[response.status_code] += 1
+        return response
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    started = time.time()
+
+    @app.get("/health", tags=["service"])
+    async def health() -> dict[str, str]:
+        """Whether the service is there."""
+        return {"status": "ok"}
+
+    @app.get("/metrics", tags=["service"])
+    async def metrics() -> PlainTextResponse:
+        """Figures for Prometheus."""
+        lines = [f"wholedoc_start_time_seconds {started:.0f}"]
+        lines += [
+            f'wholedoc_http_answers_total{{status="{status}"}} {count}'
+            for status, count in sorted(app.state.answers.items())
+        ]
+        lines.append(f"wholedoc_characters_total {service.characters}")
+        for (src, trg), engine in service.engines.items():
+            label = f'{{model="{src}-{trg}"}}'
+            figures = {f"{name}_total": value for name, value in vars(engine.counts).items()}
+            figures["waiting"] = engine.waiting
+            lines += [f"wholedoc_{name}{label} {value}" for name, value in figures.items()]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+def run_app(app: FastAPI, host: str, port: int, tell: Callable[[str], None]) -> None:
+    """Serve until told to end; ``tell`` is given the address once requests are answered."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="critical",
+        access_log=False,  # the text of a request may stand in its address
+        timeout_graceful_shutdown=_GRACE,
+    )
+    server = _Server(config, tell)
+    try:
+        server.run()
+    except SystemExit as error:  # what uvicorn does where it cannot listen
+        app.state.service.close()
+        what, fix = "cannot listen there", "choose another --port, or end what has it"
+        raise UserError(what, where=f"{host}:{port}", fix=fix) from error
+
+
+class _Server(uvicorn.Server):
+    """A server that says where it listens."""
+
+    def __init__(self, config: uvicorn.Config, tell: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._tell = tell
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self._tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")

@@ -1,0 +1,215 @@
+"""Requests and answers of HTTP: fields from wherever clients put them, answers that wait."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from secrets import compare_digest
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Depends, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from wholedoc.errors import UserError
+from wholedoc.service.engine import Ticket
+from wholedoc.service.errors import RequestError
+
+_PATIENCE = 3.0  # seconds that some clients wait for a byte, with room to spare
+_LOOK = 0.25  # seconds between looks whether the client is still there
+_TOKEN_FIELDS = ("api_key", "auth_key", "tokenCode", "token")
+_LEFT = 499  # what a server notes when the client has left
+Shape = Callable[[int, str], dict[str, Any]]
+"""How a dialect says that something is wrong, from the status and the message."""
+
+
+class File(NamedTuple):
+    """A file that was sent."""
+
+    name: str
+    data: bytes
+
+
+class Fields:
+    """The fields of a request: of its query, and of its body as JSON or as a form."""
+
+    def __init__(self, values: dict[str, list[Any]]) -> None:
+        self._values = values
+
+    def text(self, name: str, default: str = "") -> str:
+        """A field as text; the first where there are several."""
+        values = self._values.get(name, [])
+        if not values or values[0] is None:
+            return default
+        if isinstance(values[0], bool | int | float):
+            return json.dumps(values[0])
+        if not isinstance(values[0], str):
+            raise RequestError(400, f"{name} is not a text")
+        return values[0]
+
+    def texts(self, name: str) -> list[str]:
+        """A field that may come several times, or hold a list."""
+        if any(not isinstance(value, str) for value in self._values.get(name, [])):
+            raise RequestError(400, f"{name} is not a text or a list of texts")
+        return list(self._values.get(name, []))
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A field as a whole number."""
+        text = self.text(name)
+        if text and not text.lstrip("-").isdecimal():
+            raise RequestError(400, f"{name} is not a whole number")
+        return int(text) if text else default
+
+    def file(self, name: str) -> File:
+        """A file that was sent; raises where there is none."""
+        for value in self._values.get(name, []):
+            if isinstance(value, File):
+                return value
+        raise RequestError(400, f"no file is given as {name}")
+
+    def is_list(self, name: str) -> bool:
+        """Whether a field was given as a list, or several times."""
+        return f"{name}[]" in self._values or len(self._values.get(name, [])) > 1
+
+
+async def read_fields(request: Request) -> Fields:
+    """The fields of a request, after a check that it may be made."""
+    most = request.app.state.service.limits.file_bytes + 1_000_000
+    values: dict[str, list[Any]] = {}
+    for name, value in request.query_params.multi_items():
+        values.setdefault(name, []).append(value)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise RequestError(413, f"{int(length):,} bytes are more than {most:,}")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        _add_json(values, await _read_body(request, most))
+    elif kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        await _add_form(values, request)
+    fields = Fields(values)
+    check_token(request, fields)
+    return fields
+
+
+Sent = Annotated[Fields, Depends(read_fields)]
+"""A parameter of what answers a request: the fields that came with it."""
+
+
+async def _add_form(values: dict[str, list[Any]], request: Request) -> None:
+    form = await request.form()
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            data = await value.read()
+            values.setdefault(name, []).append(File(value.filename or "", data))
+        else:
+            values.setdefault(name, []).append(value)
+
+
+def check_token(request: Request, fields: Fields) -> None:
+    """Refuse a request without the token, wherever its dialect puts it."""
+    token: str = request.app.state.token
+    if not token:
+        return
+    header = request.headers.get("authorization", "")
+    given = [header.partition(" ")[2], *(fields.text(name) for name in _TOKEN_FIELDS)]
+    if not any(compare_digest(each.encode(), token.encode()) for each in given):
+        raise RequestError(403, "the token is missing or wrong")
+
+
+async def _read_body(request: Request, most_bytes: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise RequestError(413, f"more than {most_bytes:,} bytes")
+    return bytes(body)
+
+
+def _add_json(values: dict[str, list[Any]], body: bytes) -> None:
+    if not body.strip():
+        return
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(400, "the body is not JSON") from error
+    if not isinstance(content, dict):
+        raise RequestError(400, "the body is not a JSON object")
+    for name, value in content.items():
+        if isinstance(value, list):
+            values.setdefault(name, []).extend(value)
+            values[f"{name}[]"] = []
+        else:
+            values.setdefault(name, []).append(value)
+
+
+class Runner:
+    """Runs work outside the event loop, and keeps clients waiting for it."""
+
+    def __init__(self, threads: int) -> None:
+        """Make room for so many requests at once."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="wholedoc-request")
+
+    def close(self) -> None:
+        """Let what runs come to its end."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    async def answer(self, request: Request, work: Callable[[Ticket], Any]) -> Response:
+        """The result of some work as JSON.
+
+        Where it takes long, white space is sent before it, which JSON allows, so that clients
+        with little patience stay. Work for a client that has left is given up.
+        """
+        ticket, shape = Ticket(), shape_of(request)
+        task = asyncio.get_running_loop().run_in_executor(self._pool, work, ticket)
+        waited = 0.0
+        while waited < _PATIENCE:
+            done, _ = await asyncio.wait([task], timeout=_LOOK)
+            if done:
+                return await _result(task, shape)
+            waited += _LOOK
+            if await request.is_disconnected():
+                ticket.cancelled = True
+                return Response(status_code=_LEFT)
+        return StreamingResponse(
+            _spaces(request, task, ticket, shape), media_type="application/json"
+        )
+
+
+async def _result(task: "asyncio.Future[Any]", shape: Shape) -> Response:
+    try:
+        return JSONResponse(await task)
+    except (RequestError, UserError) as error:
+        return refuse(error, shape)
+
+
+async def _spaces(
+    request: Request, task: "asyncio.Future[Any]", ticket: Ticket, shape: Shape
+) -> AsyncIterator[bytes]:
+    """A space from time to time, then the answer; an error comes in its shape, with status 200."""
+    try:
+        while True:
+            yield b" "
+            done, _ = await asyncio.wait([task], timeout=_PATIENCE)
+            if done:
+                break
+            if await request.is_disconnected():
+                ticket.cancelled = True
+                return
+        yield bytes((await _result(task, shape)).body)
+    except asyncio.CancelledError:
+        ticket.cancelled = True
+        raise
+
+
+def refuse(error: RequestError | UserError, shape: Shape) -> JSONResponse:
+    """An error in the shape of a dialect."""
+    status = error.status if isinstance(error, RequestError) else 400
+    headers = {"Retry-After": "2"} if status == 503 else None
+    return JSONResponse(shape(status, str(error)), status_code=status, headers=headers)
+
+
+def shape_of(request: Request) -> Shape:
+    """The shape of errors at the path of a request: that of the dialect it belongs to."""
+    shapes: list[tuple[str, str, Shape]] = request.app.state.shapes
+    path, method = request.url.path, request.method
+    return next(s for start, only, s in shapes if path.startswith(start) and only in ("", method))
