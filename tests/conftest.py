@@ -3,6 +3,7 @@
 # ruff: noqa: E402 (the hook has to come before the imports it acts on)
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
@@ -15,11 +16,13 @@ install_import_hook(
 )
 
 import torch
+from toy import toy_config, write_toy
 
 from wholedoc.config import ModelConfig
 from wholedoc.corpus.batches import Batch, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.model.translation import TranslationModel, initialise
+from wholedoc.training.stages import train
 
 MakeModel = Callable[..., TranslationModel]
 MakeBatch = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Batch]
@@ -76,3 +79,15 @@ def make_pairs() -> MakeBatch:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def learned_toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence model that has learned the toy, and to recall: s1 is t1, in the same order."""
+    directory = tmp_path_factory.mktemp("learned")
+    write_toy(directory, train_documents=200)
+    settings = ("stage1.epochs=12", "stage1.batch_tokens=200", "stage1.dropout=0", "tm.fit=true")
+    sizes = ("model.hidden=32", "model.embedding=32")
+    languages = ("data.src_language=de", "data.trg_language=en")
+    config = toy_config(directory, *settings, *sizes, *languages)
+    return train(config, directory / "run").directory

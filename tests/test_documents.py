@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from toy import toy_config, write_toy
 from typer.testing import CliRunner
 
 from wholedoc.app.documents import (
@@ -19,20 +18,6 @@ from wholedoc.decoding.alignment import align, token_spans
 from wholedoc.decoding.results import Translation
 from wholedoc.decoding.translator import Translator
 from wholedoc.formats.segments import Segment, Tag, check_tags, plain
-from wholedoc.training.stages import train
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sentence model that has learned the toy: s1 is t1, in the same order."""
-    directory = tmp_path_factory.mktemp("documents")
-    write_toy(directory, train_documents=200)
-    settings = ("stage1.epochs=12", "stage1.batch_tokens=200", "stage1.dropout=0")
-    config = toy_config(
-        directory, *settings, "data.src_language=en", "model.hidden=32", "model.embedding=32"
-    )
-    return train(config, directory / "run").directory
-
 
 BOLD = Tag("open", 1, "<b>"), Tag("close", 1, "</b>")
 
@@ -51,7 +36,7 @@ class Sketch:
         return b"written"
 
 
-def test_segments_are_split_and_approved_sentences_taken(model: Path) -> None:
+def test_segments_are_split_and_approved_sentences_taken(learned_toy: Path) -> None:
     segments = [
         Segment(("Erster Satz. ", BOLD[0], "Zweiter", BOLD[1], " Satz."), "1"),
         Segment(("42",), "2"),
@@ -69,8 +54,8 @@ def test_segments_are_split_and_approved_sentences_taken(model: Path) -> None:
     assert text.approved == {2: "One.", 3: "Two.", 4: "Three and four."}
 
 
-def test_a_document_is_translated_with_its_tags(model: Path) -> None:
-    translator = Translator.load(model)
+def test_a_document_is_translated_with_its_tags(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
     document = Sketch(
         [
             Segment(("s1 ", BOLD[0], "s2 s3", BOLD[1], " s4"), "1"),
@@ -87,8 +72,8 @@ def test_a_document_is_translated_with_its_tags(model: Path) -> None:
     assert plain(document.written[2]).endswith(" ")
 
 
-def test_protected_parts_come_through(model: Path) -> None:
-    translator = Translator.load(model)
+def test_protected_parts_come_through(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
     document = Sketch([Segment((BOLD[0], "s1 {name} s2", BOLD[1], " %s s3"), "1")])
     translate_document(SentenceTranslator(translator, translator.config.search), document)
     (written,) = document.written
@@ -98,8 +83,8 @@ def test_protected_parts_come_through(model: Path) -> None:
     assert plain(written) == "t1 {name} t2 %s t3"
 
 
-def test_approved_segments_stay_and_others_come_out_of_their_sentences(model: Path) -> None:
-    translator = Translator.load(model)
+def test_approved_segments_stay_and_others_come_out_of_their_sentences(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
     document = Sketch(
         [Segment(("s1 s2",), "1", ("kept",), approved=True), Segment(("s1 s2",), "2")]
     )
@@ -138,15 +123,15 @@ def test_tokens_are_found_in_their_text(text, tokens, spans) -> None:
         assert found[-1] == (4, 5)
 
 
-def test_without_attention_a_translation_is_taken_to_keep_the_order(model: Path) -> None:
-    vocabulary = Translator.load(model).src_vocabulary
+def test_without_attention_a_translation_is_taken_to_keep_the_order(learned_toy: Path) -> None:
+    vocabulary = Translator.load(learned_toy).src_vocabulary
     found = align("s1 s2 s3 s4", Translation("t1 t2", -1.0, -1.0, None), vocabulary)
     assert [(origin.start, origin.end) for origin in found] == [(0, 2), (3, 5)]
     assert found[0].source < found[1].source
 
 
-def test_the_model_attends_to_the_word_it_translates(model: Path) -> None:
-    translator = Translator.load(model)
+def test_the_model_attends_to_the_word_it_translates(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
     document = translator.translate(["s1 s2 s3"])
     origins = translator.align(document, 0)
     assert [origin.source for origin in origins] == [0, 3, 6]
@@ -161,11 +146,11 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def test_a_file_is_translated_on_the_command_line(model: Path, tmp_path: Path) -> None:
+def test_a_file_is_translated_on_the_command_line(learned_toy: Path, tmp_path: Path) -> None:
     file, out = tmp_path / "a.txt", tmp_path / "b.txt"
     file.write_bytes(b"s1 s2\r\n\r\n  s3 s4\r\n")
-    run("translate", str(model), str(file), "--format", "text", "-o", str(out))
-    translator = Translator.load(model)
+    run("translate", str(learned_toy), str(file), "--format", "text", "-o", str(out))
+    translator = Translator.load(learned_toy)
     wanted = [translator.translate([text]).sentences[0] for text in ("s1 s2", "s3 s4")]
     assert out.read_bytes() == f"{wanted[0]}\r\n\r\n  {wanted[1]}\r\n".encode()
     found = json.loads(run("segments", str(file), "--format", "text", "--json"))
@@ -174,10 +159,10 @@ def test_a_file_is_translated_on_the_command_line(model: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("option", ["--doc", "--approved", "--nbest"])
-def test_options_of_lines_are_refused(option: str, model: Path, tmp_path: Path) -> None:
+def test_options_of_lines_are_refused(option: str, learned_toy: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("s1")
     value = "2" if option == "--nbest" else str(file)
-    arguments = ["translate", str(model), str(file), "--format", "text", option, value]
+    arguments = ["translate", str(learned_toy), str(file), "--format", "text", option, value]
     result = CliRunner().invoke(app, arguments)
     assert option in str(result.exception)

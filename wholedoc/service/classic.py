@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from wholedoc.service.core import Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
-from wholedoc.service.web import Runner, Sent
+from wholedoc.service.web import Runner, Sent, read_fields
 
 
 def shape_opus(_: int, message: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def shape_apertium(status: int, message: str) -> dict[str, Any]:
 
 def make_router(service: Service, runner: Runner) -> APIRouter:
     """The paths of both dialects."""
-    router = APIRouter(tags=["OPUS-CAT and Apertium"])
+    router = APIRouter(tags=["OPUS-CAT and Apertium"], dependencies=[Depends(read_fields)])
 
     @router.get("/MTRestService/{method}")
     async def opus(method: str, request: Request) -> Response:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from wholedoc.service.core import Markup, Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import name_of, primary
-from wholedoc.service.web import Fields, Runner, Sent
+from wholedoc.service.web import Fields, Runner, Sent, read_fields
 
 _VARIANTS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
 _NAMES = {
@@ -26,7 +26,7 @@ def shape_error(_: int, message: str) -> dict[str, Any]:
 
 def make_router(service: Service, runner: Runner) -> APIRouter:
     """The paths of the dialect."""
-    router = APIRouter(prefix="/v2", tags=["DeepL"])
+    router = APIRouter(prefix="/v2", tags=["DeepL"], dependencies=[Depends(read_fields)])
 
     @router.api_route("/translate", methods=["POST", "GET"])
     async def translate(request: Request, fields: Sent) -> Response:

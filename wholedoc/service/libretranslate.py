@@ -3,14 +3,14 @@
 import secrets
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from wholedoc.service.core import Markup, Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import primary
-from wholedoc.service.web import Fields, Runner, Sent
+from wholedoc.service.web import Fields, Runner, Sent, read_fields
 
 
 def shape_error(_: int, message: str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def shape_error(_: int, message: str) -> dict[str, Any]:
 
 def make_router(service: Service, runner: Runner) -> APIRouter:
     """The paths of the dialect."""
-    router = APIRouter(tags=["LibreTranslate"])
+    router = APIRouter(tags=["LibreTranslate"], dependencies=[Depends(read_fields)])
 
     @router.post("/translate")
     async def translate(request: Request, fields: Sent) -> Response:

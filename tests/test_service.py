@@ -1,0 +1,419 @@
+"""The HTTP service: real clients, errors in each dialect's shape, many requests at once."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import deepl
+import httpx
+import pytest
+import uvicorn
+from libretranslatepy import LibreTranslateAPI
+from typer.testing import CliRunner
+
+from wholedoc.cli import app as command_line
+from wholedoc.decoding.translator import Translator
+from wholedoc.errors import UserError
+from wholedoc.service.core import Limits, Service
+from wholedoc.service.engine import Engine, Ticket
+from wholedoc.service.errors import RequestError
+from wholedoc.service.languages import detect, primary
+from wholedoc.service.server import _Server, make_app, run_app
+
+
+class Running:
+    """A service on a port of its own, in a thread."""
+
+    def __init__(self, service: Service, token: str = "") -> None:
+        self.service, self.address = service, ""
+        config = uvicorn.Config(make_app(service, token), port=0, log_level="critical")
+        self._server = _Server(config, self._listen)
+        self._listens = threading.Event()
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        assert self._listens.wait(30)
+
+    def _listen(self, address: str) -> None:
+        self.address = address.rstrip("/")
+        self._listens.set()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def service(learned_toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    suggestions = tmp_path_factory.mktemp("service") / "suggestions"
+    limits = Limits(characters=2000, file_bytes=100_000)
+    running = Running(Service([Translator.load(learned_toy)], (), limits, suggestions))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def web(service: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service.address, timeout=30) as client:
+        yield client
+
+
+def by_command_line(model: Path, file: Path) -> bytes:
+    out = file.with_name(f"translated{file.suffix}")
+    arguments = ["translate", str(model), str(file), "-o", str(out)]
+    if file.suffix == ".txt":
+        arguments += ["--format", "text"]
+    result = CliRunner().invoke(command_line, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return out.read_bytes()
+
+
+TEXT = "s1 s2. s3 s4\n\ns5 s6"
+
+
+@pytest.fixture(scope="module")
+def translation(learned_toy: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("text") / "a.txt"
+    file.write_text(TEXT)
+    return by_command_line(learned_toy, file).decode()
+
+
+# Clients that others wrote.
+
+
+def test_the_deepl_client(service: Running, translation: str) -> None:
+    client = deepl.Translator("any key", server_url=service.address)
+    assert client.translate_text(TEXT, target_lang="EN-US").text == translation
+    found = client.translate_text(["s1", TEXT], source_lang="DE", target_lang="EN-GB", context="s7")
+    assert found[1].text == translation
+    assert found[1].detected_source_lang == "DE"
+    assert found[1].billed_characters == len(TEXT)
+    assert [each.code for each in client.get_source_languages()] == ["DE"]
+    assert [each.code for each in client.get_target_languages()] == ["EN-GB", "EN-US"]
+    assert client.get_usage().character.count > 0
+    tagged = client.translate_text("<b>s1</b> s2", target_lang="EN-US", tag_handling="xml")
+    assert tagged.text == "<b>t1</b> t2"
+    with pytest.raises(deepl.DeepLException, match="cannot translate"):
+        client.translate_text("s1", target_lang="FR")
+    with pytest.raises(deepl.DeepLException, match="no glossary"):
+        client.translate_text("s1", source_lang="DE", target_lang="EN-US", glossary="0")
+
+
+def test_the_deepl_client_with_a_document(
+    service: Running, learned_toy: Path, tmp_path: Path
+) -> None:
+    client = deepl.Translator("any key", server_url=service.address)
+    file, out = tmp_path / "page.html", tmp_path / "page.en.html"
+    file.write_text("<p>s1 <b>s2</b></p>\n<p>s3</p>\n")
+    status = client.translate_document_from_filepath(file, out, target_lang="EN-US")
+    assert status.done
+    assert out.read_bytes() == by_command_line(learned_toy, file)
+    assert "<b>t2</b>" in out.read_text()
+    broken = tmp_path / "broken.docx"
+    broken.write_bytes(b"no zip")
+    with pytest.raises(deepl.DocumentTranslationException, match="docx"):
+        client.translate_document_from_filepath(broken, out, target_lang="EN-US")
+    with pytest.raises(deepl.DeepLException, match="Not found"):
+        client.translate_document_get_status(deepl.DocumentHandle("0", "0"))
+
+
+def test_the_libretranslate_client(service: Running, translation: str) -> None:
+    client = LibreTranslateAPI(service.address)
+    assert client.translate(TEXT, "de", "en") == translation
+    assert client.translate(TEXT, "auto", "en") == translation
+    assert [each["code"] for each in client.languages()] == ["de", "en"]
+    assert client.detect("s1")[0]["language"] == "de"
+
+
+# What Weblate, OmegaT and others send, by the fields in their code.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "wanted"),
+    [
+        (
+            "POST",
+            "/translate",
+            {"json": {"q": ["s1 s2"], "source": "de", "target": "en", "api_key": ""}},
+            {"translatedText": ["t1 t2"]},
+        ),
+        (
+            "POST",
+            "/translate",
+            {"json": {"q": "<i>s1</i>", "source": "de", "target": "en", "format": "html"}},
+            {"translatedText": "<i>t1</i>"},
+        ),
+        (
+            "POST",
+            "/translate",
+            {"files": {"q": (None, "s1"), "source": (None, "de"), "target": (None, "en")}},
+            {"translatedText": "t1"},
+        ),
+        (
+            "POST",
+            "/v2/translate",
+            {
+                "json": {"text": ["s1"], "source_lang": "DE", "target_lang": "EN", "split": "1"},
+                "headers": {"Authorization": "DeepL-Auth-Key key"},
+            },
+            {
+                "translations": [
+                    {"detected_source_language": "DE", "text": "t1", "billed_characters": 2}
+                ]
+            },
+        ),
+        (
+            "GET",
+            "/translate",
+            {"params": {"q": "s1 s2", "langpair": "de|en", "markUnknown": "no"}},
+            {
+                "responseData": {"translatedText": "t1 t2"},
+                "responseDetails": None,
+                "responseStatus": 200,
+            },
+        ),
+        (
+            "GET",
+            "/MTRestService/TranslateJson",
+            {
+                "params": {
+                    "tokenCode": "0",
+                    "input": "s1",
+                    "srcLangCode": "de",
+                    "trgLangCode": "en",
+                    "modelTag": "",
+                }
+            },
+            {"translation": "t1"},
+        ),
+        (
+            "GET",
+            "/mtrestservice/listsupportedlanguagepairs".replace("mtrests", "MTRestS", 1),
+            {"params": {"tokenCode": "0"}},
+            ["de-en"],
+        ),
+        (
+            "GET",
+            "/MTRestService/CheckModelStatus",
+            {"params": {"sourceCode": "de", "srcLangCode": "de", "trgLangCode": "en"}},
+            "Model is loaded.",
+        ),
+    ],
+)
+def test_requests_of_other_tools(web: httpx.Client, method, path, sent, wanted) -> None:
+    answer = web.request(method, path, **sent)
+    assert answer.status_code == 200
+    assert answer.json() == wanted
+
+
+def test_a_file_by_libretranslate(web: httpx.Client, learned_toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "büro s.md"
+    file.write_text("# s1\n\ns2 **s3**\n")
+    with file.open("rb") as stream:
+        answer = web.post(
+            "/translate_file", files={"file": stream}, data={"source": "de", "target": "en"}
+        )
+    url = answer.json()["translatedFileUrl"]
+    assert web.get(url).content == by_command_line(learned_toy, file)
+    number = url.split("/")[-3]
+    assert web.get(f"/download_file/{number}/wrong/a.md").status_code == 404
+
+
+def test_suggestions_take_effect(web: httpx.Client) -> None:
+    sent = {"q": "s9 s8 s7 s9", "source": "de", "target": "en"}
+    assert web.post("/translate", data=sent).json() != {"translatedText": "my own words"}
+    answer = web.post("/suggest", data={**sent, "s": "my own words"})
+    assert answer.json() == {"success": True}
+    assert web.post("/translate", data=sent).json() == {"translatedText": "my own words"}
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status", "keys"),
+    [
+        ("POST", "/translate", {"json": {"q": "s1", "source": "de"}}, 400, {"error"}),
+        ("POST", "/translate", {"json": {"source": "de", "target": "en"}}, 400, {"error"}),
+        ("POST", "/translate", {"json": [1]}, 400, {"error"}),
+        ("POST", "/translate", {"json": {"q": {"a": 1}, "source": "de"}}, 400, {"error"}),
+        ("POST", "/translate", {"content": b"{", "headers": {"content-type": "application/json"}},
+         400, {"error"}),
+        ("POST", "/translate", {"json": {"q": "s" * 3000, "source": "de", "target": "en"}},
+         413, {"error"}),
+        ("POST", "/translate", {"content": b"x" * 1_200_000,
+         "headers": {"content-type": "application/json"}}, 413, {"error"}),
+        ("GET", "/nothing", {}, 404, {"error"}),
+        ("DELETE", "/languages", {}, 405, {"error"}),
+        ("POST", "/v2/translate", {"json": {"target_lang": "EN"}}, 400, {"message", "detail"}),
+        ("POST", "/v2/translate", {"json": {"text": ["s1"] * 51, "target_lang": "EN"}}, 413,
+         {"message", "detail"}),
+        ("POST", "/v2/document", {"data": {"target_lang": "EN"}}, 400, {"message", "detail"}),
+        ("POST", "/v2/document/0", {}, 404, {"message", "detail"}),
+        ("GET", "/v2/nothing", {}, 404, {"message", "detail"}),
+        ("GET", "/translate", {"params": {"q": "s1", "langpair": "de"}}, 400,
+         {"status", "code", "message", "explanation"}),
+        ("GET", "/MTRestService/Nothing", {}, 404, {"error"}),
+    ],
+)  # fmt: skip
+def test_errors_have_the_shape_of_their_dialect(
+    web: httpx.Client, method, path, sent, status, keys
+) -> None:
+    answer = web.request(method, path, **sent)
+    assert answer.status_code == status
+    assert answer.json().keys() == keys
+    assert all(isinstance(value, str | int) for value in answer.json().values())
+
+
+def test_a_token_is_asked_for_wherever_a_dialect_puts_it(learned_toy: Path) -> None:
+    running = Running(Service([Translator.load(learned_toy)]), token="secret")
+    try:
+        with httpx.Client(base_url=running.address) as web:
+            text = {"q": "s1", "source": "de", "target": "en"}
+            assert web.post("/translate", data=text).status_code == 403
+            assert web.post("/translate", data={**text, "api_key": "wrong"}).status_code == 403
+            assert web.post("/translate", data={**text, "api_key": "secret"}).status_code == 200
+            bearer = {"Authorization": "Bearer secret"}
+            assert web.post("/translate", data=text, headers=bearer).status_code == 200
+            assert web.get("/languages").status_code == 403
+            assert web.get("/v2/usage").status_code == 403
+            assert web.get("/listPairs").status_code == 403
+            assert web.get("/listPairs", params={"token": "secret"}).status_code == 200
+            assert web.get("/health").status_code == 200
+        client = deepl.Translator("secret", server_url=running.address)
+        assert client.translate_text("s1", target_lang="EN-US").text == "t1"
+        with pytest.raises(deepl.AuthorizationException):
+            deepl.Translator("x", server_url=running.address).translate_text(
+                "s1", target_lang="EN-US"
+            )
+    finally:
+        running.stop()
+
+
+def test_a_port_that_is_taken(service: Running, learned_toy: Path) -> None:
+    port = int(service.address.rpartition(":")[2])
+    other = Service([Translator.load(learned_toy)])
+    with pytest.raises(UserError, match="cannot listen"):
+        run_app(make_app(other), "127.0.0.1", port, lambda _: None)
+
+
+# Many requests.
+
+
+def test_many_requests_at_once_get_their_own_answers(web: httpx.Client) -> None:
+    def ask(n: int) -> tuple[str, str]:
+        text = f"s{n % 12} s{n // 12 % 12}"
+        sent = {"q": text, "source": "de", "target": "en"}
+        return text, web.post("/translate", data=sent).json()["translatedText"]
+
+    with ThreadPoolExecutor(24) as pool:
+        answers = list(pool.map(ask, range(96)))
+    alone = dict(ask(n) for n in range(24))
+    for text, translation in answers:
+        if text in alone:
+            assert translation == alone[text]
+    assert sum(a.replace("s", "t") == b for a, b in answers) > 90
+    figures = web.get("/metrics").text
+    assert 'wholedoc_http_answers_total{status="200"}' in figures
+    batches = float(figures.partition('wholedoc_batches_total{model="de-en"} ')[2].split()[0])
+    documents = float(figures.partition('wholedoc_documents_total{model="de-en"} ')[2].split()[0])
+    assert batches < documents
+
+
+class Slow:
+    """A translator that takes its time."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator, self.config = translator, translator.config
+        self.calls: list[list[list[str]]] = []
+        self.go = threading.Event()
+
+    def translate_documents(self, documents, **settings):
+        self.calls.append(documents)
+        assert self.go.wait(20)
+        return self.translator.translate_documents(documents, **settings)
+
+
+@pytest.fixture
+def slow(learned_toy: Path) -> Iterator[Slow]:
+    found = Slow(Translator.load(learned_toy))
+    yield found
+    found.go.set()
+
+
+def test_the_queue_is_bounded_fair_and_drops_what_was_cancelled(slow: Slow) -> None:
+    engine = Engine(slow, most_waiting=4)
+    first = engine.submit(["s1"])
+    while not slow.calls:
+        time.sleep(0.01)
+    ticket = Ticket()
+    large = engine.submit([f"s{n % 12}" for n in range(100)])
+    gone = engine.submit(["s2"], ticket=ticket)
+    small = [engine.submit([text]) for text in ("s3", "s4")]
+    with pytest.raises(RequestError) as error:
+        engine.submit(["s5"])
+    assert error.value.status == 503
+    ticket.cancelled = True
+    slow.go.set()
+    engine.close()
+    assert first.result().sentences == ["t1"]
+    assert [answer.result().sentences for answer in small] == [["t3"], ["t4"]]
+    assert len(large.result().sentences) == 100
+    assert gone.cancelled()
+    assert slow.calls[1] == [["s3"], ["s4"]]  # together, and before the large one
+    assert engine.counts.refused == engine.counts.cancelled == 1
+    with pytest.raises(RequestError):
+        engine.submit(["s1"])
+
+
+def test_the_fault_of_one_document_is_not_that_of_others(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
+    engine = Engine(translator)
+    futures = [engine.submit(["s1"]), engine.submit([3]), engine.submit(["s2"])]  # type: ignore[list-item]
+    assert futures[0].result(20).sentences == ["t1"]
+    assert futures[2].result(20).sentences == ["t2"]
+    with pytest.raises(UserError):
+        futures[1].result(20)
+    engine.close()
+
+
+def test_a_slow_answer_begins_with_white_space_and_one_for_nobody_is_given_up(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wholedoc.service.web._PATIENCE", 0.3)
+    service = Service([])
+    service.engines["de", "en"], service.memories["de", "en"] = Engine(slow), ()  # type: ignore[arg-type]
+    running = Running(service)
+    text = {"q": "s1", "source": "de", "target": "en"}
+    try:
+        with httpx.Client(base_url=running.address) as web:
+            with pytest.raises(httpx.ReadTimeout):
+                web.post("/translate", data=text, timeout=httpx.Timeout(5, read=0.1))
+            with web.stream("POST", "/translate", data=text, timeout=20) as answer:
+                parts = answer.iter_raw()
+                assert next(parts) == b" "
+                slow.go.set()
+                assert json.loads(b"".join(parts)) == {"translatedText": "t1"}
+    finally:
+        slow.go.set()
+        running.stop()
+
+
+# Languages.
+
+
+def test_languages() -> None:
+    assert [primary(code) for code in ("DE", "de-AT", "EN_us", " fr ")] == ["de", "de", "en", "fr"]
+    assert detect("Das ist ein Haus.", ["de", "et"])[0][0] == "de"
+    assert detect("See on maja.", ["de", "et"])[0][0] == "et"
+    assert detect("", ["de", "et"]) == [("de", 0.5), ("et", 0.5)]
+    assert detect("nuqneH", ["de", "tlh"]) == [("de", 0.5), ("tlh", 0.5)]
+
+
+def test_a_model_without_languages_is_refused(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
+    with pytest.raises(UserError, match="two models"):
+        Service([translator, translator])
