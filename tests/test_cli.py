@@ -33,6 +33,8 @@ COMMANDS = {
     "synth",
     "train",
     "translate",
+    "segments",
+    "serve",
     "score",
     "export",
     "evaluate",

@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from wholedoc.app.documents import Approved
 from wholedoc.decoding.alignment import Origin
@@ -15,6 +16,7 @@ from wholedoc.tm.memory import TranslationMemory
 
 _TOGETHER = 64  # sentences that are translated at once; more would keep the small ones waiting
 _SMALL = 4  # sentences of a document that goes before the larger ones
+Answer = TypeVar("Answer")
 _AGED = 2.0  # seconds after which a larger one is next
 
 
@@ -42,6 +44,17 @@ class _Job:
         return len(self.sentences) <= _SMALL
 
 
+@dataclass(frozen=True)
+class _Call:
+    """Something else to be done with the model, by itself."""
+
+    work: Callable[[], Any]
+    ticket: Ticket
+    answer: "Future[Any]"
+    since: float = field(default_factory=time.monotonic)
+    small: bool = True
+
+
 @dataclass
 class Counts:
     """What an engine has done, for ``/metrics``."""
@@ -62,7 +75,7 @@ class Engine:
         self.translator = translator
         self.most_waiting = most_waiting
         self.counts = Counts()
-        self._waiting: list[_Job] = []
+        self._waiting: list[_Job | _Call] = []
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="wholedoc-engine", daemon=True)
@@ -94,7 +107,10 @@ class Engine:
     ) -> "Future[TranslatedDocument]":
         """Put a document into the queue; raises ``RequestError`` 503 where there is no room."""
         answer: Future[TranslatedDocument] = Future()
-        job = _Job(sentences, approved or {}, memories, explain, ticket or Ticket(), answer)
+        self._put(_Job(sentences, approved or {}, memories, explain, ticket or Ticket(), answer))
+        return answer
+
+    def _put(self, job: "_Job | _Call") -> None:
         with self._changed:
             if self._closing:
                 raise RequestError(503, "the service is shutting down")
@@ -103,7 +119,12 @@ class Engine:
                 raise RequestError(503, "too many documents are waiting; try again in some seconds")
             self._waiting.append(job)
             self._changed.notify()
-        return answer
+
+    def call(self, work: Callable[[], Answer], ticket: Ticket | None = None) -> Answer:
+        """Do something with the model in its thread, when its turn has come."""
+        answer: Future[Answer] = Future()
+        self._put(_Call(work, ticket or Ticket(), answer))
+        return answer.result()
 
     def close(self) -> None:
         """Translate what is waiting, then end."""
@@ -120,10 +141,12 @@ class Engine:
                 if not self._waiting:
                     return
                 batch = self._take()
-            if batch:
+            if isinstance(batch, _Call):
+                self._do(batch)
+            elif batch:
                 self._translate(batch)
 
-    def _take(self) -> list[_Job]:
+    def _take(self) -> "list[_Job] | _Call":
         """The next documents: those that waited long, then small ones, then the others."""
         gone = [job for job in self._waiting if job.ticket.cancelled]
         for job in gone:
@@ -136,8 +159,11 @@ class Engine:
         now = time.monotonic()
         order = sorted(left, key=lambda job: (now - job.since < _AGED, not job.small, job.since))
         first, size = order[0], 0
+        if isinstance(first, _Call):
+            self._waiting = [job for job in left if job is not first]
+            return first
         batch: list[_Job] = []
-        for job in order:
+        for job in (each for each in order if isinstance(each, _Job)):
             fits = not batch or size + len(job.sentences) <= _TOGETHER
             alike = job.memories == first.memories and job.explain == first.explain
             if fits and alike:
@@ -146,6 +172,16 @@ class Engine:
         taken = set(map(id, batch))
         self._waiting = [job for job in left if id(job) not in taken]
         return batch
+
+    def _do(self, call: "_Call") -> None:
+        start = time.monotonic()
+        if not call.answer.set_running_or_notify_cancel():
+            return
+        try:
+            call.answer.set_result(call.work())
+        except Exception as error:  # noqa: BLE001 (it goes to the one who waits for the answer)
+            call.answer.set_exception(error)
+        self.counts.busy_seconds += time.monotonic() - start
 
     def _translate(self, batch: Sequence[_Job]) -> None:
         start = time.monotonic()
