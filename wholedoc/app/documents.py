@@ -21,6 +21,7 @@ from wholedoc.formats.segments import (
 from wholedoc.formats.sentences import Span, split_sentences
 
 if TYPE_CHECKING:
+    from wholedoc.corpus.glossary import Glossary
     from wholedoc.decoding.alignment import Origin
     from wholedoc.decoding.document import Progress
     from wholedoc.decoding.results import TranslatedDocument
@@ -111,12 +112,13 @@ class TranslatesSentences(Protocol):
 
 @dataclass(frozen=True)
 class SentenceTranslator:
-    """A translator with settings of search and memories to recall from."""
+    """A translator with settings of search, memories to recall from, and a glossary."""
 
     translator: "Translator"
     config: SearchConfig
     memories: "tuple[TranslationMemory, ...]" = ()
     progress: "Progress | None" = None
+    glossary: "Glossary | None" = None
 
     @property
     def src_language(self) -> str:
@@ -134,7 +136,8 @@ class SentenceTranslator:
         """The translations of documents."""
         from wholedoc.decoding.translator import Knowledge
 
-        known = Knowledge([approved for _, approved in documents], self.memories)
+        approved = [given for _, given in documents]
+        known = Knowledge(approved, self.memories, glossary=self.glossary)
         return self.translator.translate_documents(
             [sentences for sentences, _ in documents],
             self.config,

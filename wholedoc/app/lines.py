@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from wholedoc.app.terms import TermReport
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.documents import GROUP_SENTENCES, group_documents
 from wholedoc.corpus.readers import SourceDocument, SourceText
@@ -19,6 +20,7 @@ from wholedoc.files import name_file
 from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:  # outputs are checked before torch is loaded
+    from wholedoc.corpus.glossary import Glossary
     from wholedoc.decoding.results import TranslatedDocument, Translation
     from wholedoc.decoding.translator import Knowledge, Translator
     from wholedoc.tm.memory import TranslationMemory
@@ -42,6 +44,7 @@ def translate_lines(
     """
     known = known or KnownLines()
     written = 0
+    terms = TermReport("line")
     in_pieces: list[int] = []
     rounds = 1 + config.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(source.lines), 1)) as bar:
@@ -63,6 +66,7 @@ def translate_lines(
             for document, result in zip(group, translated, strict=True):
                 if keep is not None:
                     keep(document, result)
+                terms.add([index + 1 for index, _ in document.sentences], result)
                 found = zip(document.sentences, result.candidates, result.pieces, strict=True)
                 for (index, _), candidates, pieces in found:
                     lines[index] = _format(index, candidates, nbest)
@@ -72,6 +76,8 @@ def translate_lines(
             write_lines(output, (lines.get(i, source.lines[i]) for i in range(written, end)))
             written = end
         write_lines(output, source.lines[written:])
+    if known.glossary is not None:
+        say(str(terms))
     if in_pieces:
         some = ", ".join(map(str, in_pieces[:5])) + (" …" if len(in_pieces) > 5 else "")
         say(
@@ -87,6 +93,8 @@ class KnownLines:
     memories: "tuple[TranslationMemory, ...]" = ()
     approved: Sequence[str] = ()
     """A line for each line of the input, empty where nothing is approved; or none at all."""
+    glossary: "Glossary | None" = None
+    """Terms that translations must have."""
 
     def of(self, documents: Sequence[SourceDocument]) -> "Knowledge":
         """What is known for some documents of the input."""
@@ -96,7 +104,8 @@ class KnownLines:
         for document in documents if self.approved else ():
             lines = [self.approved[index] for index, _ in document.sentences]
             approved.append({t: line for t, line in enumerate(lines) if line.strip()})
-        return Knowledge(approved, self.memories, befores=[d.before for d in documents])
+        befores = [document.before for document in documents]
+        return Knowledge(approved, self.memories, befores=befores, glossary=self.glossary)
 
 
 def read_approved(path: str, source: SourceText) -> list[str]:

@@ -25,6 +25,7 @@ from wholedoc.app.lines import (
     translate_lines,
     write_lines,
 )
+from wholedoc.app.terms import TermReport
 from wholedoc.cli.options import (
     DocOption,
     FormatOption,
@@ -37,6 +38,7 @@ from wholedoc.cli.options import (
     print_result,
 )
 from wholedoc.config import Config, FirstPass, Order, SearchConfig, UnknownWords, load_model_config
+from wholedoc.corpus.glossary import Glossary
 from wholedoc.corpus.readers import SourceDocument, SourceText, read_source_lines
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
@@ -97,6 +99,12 @@ def translate(
     approved: Annotated[
         str, Option(help="Approved translations, line by line; empty where there are none.")
     ] = "",
+    glossary: Annotated[
+        str,
+        Option(
+            metavar="FILE", help="Terms that must come out as given: source<TAB>target, or TBX."
+        ),
+    ] = "",
     as_json: Annotated[
         bool, Option("--json", help="Print one JSON object per document instead of lines.")
     ] = False,
@@ -109,7 +117,8 @@ def translate(
     sources = inputs or ["-"]
     formats = [_choose_format(source, form) for source in sources]
     _check_formats(formats, {"--doc": doc, "--approved": approved, "--nbest": nbest > 1})
-    places = _check_places(sources, output, {"--doc": doc, "--approved": approved}, explain)
+    beside = {"--doc": doc, "--approved": approved}
+    places = _check_places(sources, output, beside, explain, glossary)
     given = given_options(
         beam=beam,
         passes=passes,
@@ -131,6 +140,7 @@ def translate(
         else read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
         for source, chosen in zip(sources, formats, strict=True)
     ]
+    terms = Glossary.read(glossary, data.src_language, data.trg_language) if glossary else None
     given_lines = (
         read_approved(approved, texts[0]) if approved and isinstance(texts[0], SourceText) else ()
     )
@@ -139,7 +149,7 @@ def translate(
     from wholedoc.decoding.translator import Translator
 
     translator = Translator.load(model, int8=int8, own_memory=not no_tm)
-    known = KnownLines(translator.open_memories(memories or []), given_lines)
+    known = KnownLines(translator.open_memories(memories or []), given_lines, terms)
     if given.get("replace_unknown") == "lexicon" and not translator.trained.lexicon:
         fix = "use copy instead of lexicon"
         raise UserError(f"{model} has no lexicon", where="--replace-unknown", fix=fix)
@@ -192,7 +202,8 @@ def _translate_file(
         say(note)
     rounds = 1 + search.passes if translator.reads_documents else 1
     with ProgressBar("translating", max(rounds * len(file.segments), 1)) as bar:
-        sentences = SentenceTranslator(translator, search, known.memories, bar.advance)
+        given = (known.memories, bar.advance, known.glossary)
+        sentences = SentenceTranslator(translator, search, *given)
         done = translate_document(sentences, file, explain=keep.wanted)
     keep(SourceDocument(name, tuple(enumerate(done.text.sentences))), done.translated)
     if place is not None:
@@ -201,6 +212,10 @@ def _translate_file(
         with name_standard_output():
             sys.stdout.buffer.write(done.data)
     say(f"{name}: {describe(done.text)}")
+    if known.glossary is not None:
+        terms = TermReport("sentence")
+        terms.add(range(1, len(done.text.sentences) + 1), done.translated)
+        say(str(terms))
 
 
 def segments(
@@ -253,7 +268,11 @@ def _check_formats(formats: list[type[DocumentFile] | None], options: dict[str, 
 
 
 def _check_places(
-    sources: list[str], output: Path | None, beside: dict[str, str], explain: Path | None
+    sources: list[str],
+    output: Path | None,
+    beside: dict[str, str],
+    explain: Path | None,
+    glossary: str = "",
 ) -> list[Path | None]:
     """Where each input's translation goes, after a check that all outputs can be written."""
     several = len(sources) > 1
@@ -268,9 +287,10 @@ def _check_places(
         what = "translations and page would be written to one file"
         raise UserError(what, where=str(explain), fix="choose another place with --explain")
     places = [output / name if output and several else output for name in names]
-    check_output(explain, [*sources, *beside.values()], "--explain")
+    read = [*sources, *beside.values(), glossary]
+    check_output(explain, read, "--explain")
     for place in places:
-        check_output(place, [*sources, *beside.values()])
+        check_output(place, read)
     return places
 
 

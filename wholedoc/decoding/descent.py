@@ -10,6 +10,7 @@ import torch
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.batches import Indices, length_batches, pad
 from wholedoc.decoding.cells import look_up
+from wholedoc.decoding.constraints import Enforcer, Wanted
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories
 from wholedoc.decoding.known import Known
 from wholedoc.decoding.predictor import Predictor, TranslationSystem
@@ -30,6 +31,8 @@ def translate_documents(
     measure: bool = True,
     known: Sequence[Known] = (),
     approved: Sequence[Mapping[int, Sentence]] = (),
+    wanted: Sequence[Wanted] = (),
+    enforcer: Enforcer | None = None,
 ) -> list[DocumentTranslation]:
     """Translate documents of token ids, each sentence ended by ``</s>``.
 
@@ -38,17 +41,20 @@ def translate_documents(
     document is done when a pass changes nothing, or after ``config.passes``. The objective is
     computed only if it is to be measured. ``known`` are the pairs that each sentence of each
     document may recall; ``approved`` sentences stay as they are, and the others read them.
+    ``wanted`` is what each translation must have: the ``enforcer`` searches again where it has not.
     """
     opened = [DocumentTranslation(system, d, config.batch_tokens) for d in documents]
     for document, pairs in zip(opened, known, strict=False):
         document.known = pairs
+    for document, required in zip(opened, wanted, strict=False):
+        document.wanted = required
     for document, given in zip(opened, approved, strict=False):
         sentences = [document.sentences[t] for t in given]
         read = read_translations(system.base, sentences, list(given.values()), config)
         document.approved = dict(zip(given, read, strict=True))
     if config.shuffle_memory:
         shuffle_memories(system, opened)
-    descent = _CoordinateDescent(system, config, nbest, progress)
+    descent = _CoordinateDescent(system, config, nbest, progress, enforcer)
     descent.translate_first(opened)
     if system.reads_documents:
         for _ in range(config.passes):
@@ -72,6 +78,7 @@ class _CoordinateDescent:
     config: SearchConfig
     nbest: int
     progress: Progress | None
+    enforcer: Enforcer | None = None
 
     def translate_first(self, documents: Sequence[DocumentTranslation]) -> None:
         """Pass 0: by the sentence model, or by the document model with the source memory alone."""
@@ -152,7 +159,38 @@ class _CoordinateDescent:
                 found[chosen[i]] = hypotheses
             if self.progress is not None:
                 self.progress(len(part), sum(len(best[0].tokens) + 1 for best in results))
+        if self.enforcer is not None:
+            self._enforce(self.enforcer, predictor, places, readings, found)
         return found
+
+    def _enforce(
+        self,
+        enforcer: Enforcer,
+        predictor: Predictor,
+        places: Sequence[tuple[DocumentTranslation, int]],
+        readings: Sequence[Readings],
+        found: list[list[Hypothesis]],
+    ) -> None:
+        """Search again, one by one, for those of ``found`` that lack what is required of them."""
+        device = self.system.device
+        wanted = [document.wanted_of(t) for document, t in places]
+        lacking = [
+            i for i, each in enumerate(wanted) if each and enforcer.missing(each, found[i][0])
+        ]
+        known = [places[i][0].known_of(places[i][1]) for i in lacking]
+        cells_of = look_up(predictor.recaller, known)
+
+        def run(n: int) -> list[Hypothesis]:
+            i = lacking[n]
+            document, t = places[i]
+            read = gather_readings(readings, torch.tensor([i], device=device)) if readings else None
+            given = (document.sentences[t], wanted[i], found[i], self.config, self.nbest)
+            return enforcer.search(predictor, *given, read, cells_of([n]))
+
+        numbers = range(len(lacking))
+        every = in_threads(run, numbers) if device.type == "cpu" else map(run, numbers)
+        for i, hypotheses in zip(lacking, list(every), strict=True):
+            found[i] = hypotheses
 
 
 def _places(documents: Sequence[DocumentTranslation]) -> list[tuple[DocumentTranslation, int]]:

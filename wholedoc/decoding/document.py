@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.corpus.batches import in_order, length_batches, pad
+from wholedoc.decoding.constraints import Requirement, Wanted
 from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.search import Hypothesis
@@ -44,6 +45,8 @@ class DocumentTranslation:
     """The known pairs that each sentence may recall; empty where none may."""
     approved: Mapping[int, Hypothesis] = field(default_factory=dict)
     """Translations that stay as they are, by the places of their sentences."""
+    wanted: Wanted = ()
+    """What is required of the translation of each sentence; empty where nothing is."""
     foreign: "DocumentTranslation | None" = None
     """The document whose memory is read instead of its own, in the control of shuffled memory."""
 
@@ -60,6 +63,10 @@ class DocumentTranslation:
     def known_of(self, t: int) -> Sequence[KnownPair]:
         """The known pairs that a sentence may recall."""
         return self.known[t] if self.known else ()
+
+    def wanted_of(self, t: int) -> Sequence[Requirement]:
+        """What is required of the translation of a sentence; nothing of an approved one."""
+        return self.wanted[t] if self.wanted and t not in self.approved else ()
 
     def add_pass(self, translations: list[list[Hypothesis]]) -> None:
         """Make translations of all sentences the current ones."""

@@ -131,13 +131,19 @@ class Predictor:
         src_lengths: Int[Tensor, " sent"],
         readings: Readings | None,
         cells: Cells | None = None,
+        allowed: Int[Tensor, " word"] | None = None,
     ) -> tuple[DecoderState, Sentences]:
-        """The first state of each sentence, and all that its steps are given."""
+        """The first state of each sentence, and all that its steps are given.
+
+        ``allowed`` words may be produced beside those of the shortlist.
+        """
         decoder = self.model.decoder
         encoding = self.model.encoder(src, src_lengths)
         words = None
         if self.shortlist is not None:  # the words of the cells are always allowed
-            words = self.shortlist.select(src, None if cells is None else cells.types)
+            more = [] if cells is None else [cells.types.flatten()]
+            more += [] if allowed is None else [allowed]
+            words = self.shortlist.select(src, torch.cat(more)[None] if more else None)
             if cells is not None:
                 cells = replace(cells, types=torch.searchsorted(words, cells.types))
         source = decoder.prepare(encoding, readings, words)

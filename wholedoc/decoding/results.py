@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.config import SearchConfig
+from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.recollection import RecalledWord
 from wholedoc.tm.memory import TranslationMemory
@@ -32,6 +33,21 @@ class Translation:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A term of a glossary that was found in a sentence."""
+
+    source: str
+    """As the glossary has it."""
+    target: str
+    """What it must become."""
+    start: int
+    end: int
+    """Where it stands in the sentence."""
+    state: Literal["kept", "enforced", "missing"]
+    """Whether the translation has it: by itself, because it had to, or not at all."""
+
+
+@dataclass(frozen=True)
 class Task:
     """A document to translate, and how."""
 
@@ -46,6 +62,8 @@ class Task:
     """Whether approved sentences are translated too, each sentence knowing those before it."""
     before: str = ""
     """The sentence before the first one, where this is a part of a document."""
+    glossary: Glossary | None = None
+    """Terms that translations must have."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,8 @@ class TranslatedDocument:
     """For each word of each translation, what it was recalled from; None where nobody asked."""
     task: Task = field(repr=False, compare=False)
     """What was asked for; ``Translator.approve`` goes on from it."""
+    terms: list[list[Term]] = field(default_factory=list)
+    """For each sentence the terms of the glossary that were found in it."""
 
     @property
     def sentences(self) -> list[str]:
@@ -91,11 +111,16 @@ class TranslatedDocument:
             known=self.known[count:],
             recall=None if self.recall is None else self.recall[count:],
             task=replace(self.task, sentences=self.task.sentences[count:]),
+            terms=self.terms[count:],
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; ``sentences`` and ``approved`` included."""
-        shown = {name: _plain(value) for name, value in vars(self).items() if name != "task"}
+        """Plain values, ready for JSON; ``sentences`` and ``approved`` included.
+
+        ``terms`` are there if there was a glossary.
+        """
+        hidden = ("task",) if self.task.glossary else ("task", "terms")
+        shown = {name: _plain(value) for name, value in vars(self).items() if name not in hidden}
         return {"sentences": self.sentences, "approved": self.approved, **shown}
 
 

@@ -40,6 +40,8 @@ class Hypothesis:
     """α_j for each word and ``</s>``, over the source words and ``</s>``."""
     last_state: Float[Tensor, " hidden"]
     """s_J of the upper layer, the state that predicted ``</s>``."""
+    enforced: tuple[int, ...] = ()
+    """Which of the strings required of it stand in it only because they were."""
 
 
 def length_caps(src_lengths: Sequence[int], config: SearchConfig) -> list[int]:
@@ -66,8 +68,8 @@ def search(
     lengths = src_lengths.tolist()
     caps = length_caps(lengths, config)
     state, sentences = predictor.start(src, src_lengths, readings, cells)
-    trace = _Trace(lengths, nbest, _length_penalties(predictor, cells, len(caps), config))
-    frontier = _Frontier(predictor, state, sentences, caps)
+    trace = Trace(lengths, nbest, length_penalties(predictor, cells, len(caps), config))
+    frontier = Frontier(predictor, state, sentences, caps)
     if config.beam == 1 and nbest == 1:
         greedy(frontier, trace)
     else:
@@ -75,7 +77,7 @@ def search(
     return trace.hypotheses()
 
 
-def _length_penalties(
+def length_penalties(
     predictor: Predictor, cells: Cells | None, sentences: int, config: SearchConfig
 ) -> list[float]:
     """Of each sentence: that of the settings, and what recall adds where it serves."""
@@ -88,7 +90,7 @@ def _length_penalties(
 
 
 @dataclass
-class _Frontier:
+class Frontier:
     """Where a search stands: the sentences that are still searched, and the states of their rows.
 
     A sentence that has ended may stay for some steps, its rows worth nothing.
@@ -147,7 +149,7 @@ class _Frontier:
         self.live, self.cap = self.live[stay], self.cap[stay]
 
 
-def greedy(frontier: _Frontier, trace: "_Trace") -> None:
+def greedy(frontier: Frontier, trace: "Trace") -> None:
     """The most probable word at each step; sentences leave the batch when they end."""
     scores = torch.zeros(len(frontier.live), device=frontier.live.device)
     for step in range(max(frontier.caps) + 1):
@@ -168,7 +170,7 @@ def greedy(frontier: _Frontier, trace: "_Trace") -> None:
         trace.parents.append(rows)
 
 
-def beam(frontier: _Frontier, trace: "_Trace", width: int) -> None:
+def beam(frontier: Frontier, trace: "Trace", width: int) -> None:
     """Beam search; a sentence ends when it has as many finished hypotheses as the beam is wide.
 
     Of the 2·beam best continuations at most beam end, so beam of them always go on.
@@ -233,7 +235,7 @@ def _best(
 
 
 @dataclass
-class _Trace:
+class Trace:
     """What a search did, step by step, from which finished hypotheses are read backwards.
 
     At each step: the attention of every row, then for every row of the next step its word and

@@ -4,6 +4,7 @@ import math
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -13,9 +14,11 @@ from torch import Tensor
 
 from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.documents import clean_text
+from wholedoc.corpus.glossary import Found, Glossary
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
 from wholedoc.decoding.alignment import Origin, align
 from wholedoc.decoding.cells import Recaller
+from wholedoc.decoding.constraints import Enforcer, Requirement
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
 from wholedoc.decoding.known import KnownPair, find_approved, find_exact, find_remembered
@@ -30,6 +33,7 @@ from wholedoc.decoding.recollection import (
 from wholedoc.decoding.results import (
     ScoredDocument,
     Task,
+    Term,
     TranslatedDocument,
     Translation,
 )
@@ -77,6 +81,8 @@ class Knowledge:
     sentence recalls those before it alone."""
     befores: Sequence[str] = ()
     """For each document, the sentence before its first one, where it is a part of another."""
+    glossary: Glossary | None = None
+    """Terms that translations must have."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,20 @@ class _Prepared:
     """Of each sentence."""
     given: Mapping[int, str]
     """Translations that stay as they are, by the places of their sentences."""
+    found: list[list[list[Found]]]
+    """The terms of the glossary in each piece of each sentence."""
+
+    @property
+    def wanted(self) -> list[list[Requirement]]:
+        """What is required of the translation of each piece; nothing without a glossary."""
+        glossary = self.task.glossary
+        if glossary is None:
+            return []
+        return [
+            [Requirement(each.entry.target, glossary.forms[each.entry.target]) for each in terms]
+            for of_sentence in self.found
+            for terms in of_sentence
+        ]
 
     @property
     def counts(self) -> list[int]:
@@ -122,7 +142,8 @@ class _Prepared:
     def select(self, places: Sequence[int]) -> "_Prepared":
         """Some sentences of a whole document."""
         pieces, known = [self.pieces[t] for t in places], [self.known[t] for t in places]
-        return _Prepared(self.task, list(places), pieces, known, self.given)
+        found = [self.found[t] for t in places]
+        return _Prepared(self.task, list(places), pieces, known, self.given, found)
 
 
 class Translator:
@@ -168,6 +189,11 @@ class Translator:
         vocabularies = self.src_vocabulary, self.trg_vocabulary
         return None if recall is None else Recaller(model, recall, vocabularies)
 
+    @cached_property
+    def _enforcer(self) -> Enforcer:
+        """Finds terms of a glossary in translations, and searches for those without."""
+        return Enforcer(self.trg_vocabulary, self.config.data.trg_language)
+
     @property
     def config(self) -> Config:
         """The configuration that the model was trained with; ``config.search`` is its search."""
@@ -192,19 +218,23 @@ class Translator:
         passes: int | None = None,
         approved: Mapping[int, str] | None = None,
         memories: Iterable[TranslationMemory | str | Path] = (),
+        glossary: Glossary | str | Path | None = None,
     ) -> TranslatedDocument:
         """Translate one document, given as its sentences; ``passes`` updates of each translation.
 
         Without ``passes`` and ``config``, the settings kept with the model are used. ``approved``
         are translations by people, by the places of their sentences: they stay as they are, and the
-        other sentences recall them. ``memories`` are recalled from beside the model's own. Raises a
-        ``UserError`` that names the argument at fault.
+        other sentences recall them. ``memories`` are recalled from beside the model's own. The
+        terms of a ``glossary`` must be in the translations. Raises a ``UserError`` that names the
+        argument at fault.
         """
         document = _check_document(sentences, "sentences")
         config = config or self.config.search
         if passes is not None:
             config = replace(config, passes=passes)
-        known = Knowledge([approved or {}], self.open_memories(memories))
+        known = Knowledge(
+            [approved or {}], self.open_memories(memories), glossary=self.open_glossary(glossary)
+        )
         return self.translate_documents([document], config, nbest, known=known, explain=True)[0]
 
     def approve(self, document: TranslatedDocument, place: int, text: str) -> TranslatedDocument:
@@ -271,6 +301,13 @@ class Translator:
             )
         return tuple(opened)
 
+    def open_glossary(self, glossary: Glossary | str | Path | None) -> Glossary | None:
+        """A glossary, given itself or by its path."""
+        if glossary is None or isinstance(glossary, Glossary):
+            return glossary
+        data = self.config.data
+        return Glossary.read(glossary, data.src_language, data.trg_language)
+
     def _tasks(
         self, texts: list[list[str]], known: "Knowledge", config: SearchConfig, nbest: int
     ) -> list[Task]:
@@ -279,7 +316,7 @@ class Translator:
         _check_approved(approved, texts)
         memories, befores = (*self.memories, *known.memories), known.befores or [""] * len(texts)
         return [
-            Task(sentences, config, nbest, given, memories, known.rehearse, before)
+            Task(sentences, config, nbest, given, memories, known.rehearse, before, known.glossary)
             for sentences, given, before in zip(texts, approved, befores, strict=True)
         ]
 
@@ -299,7 +336,9 @@ class Translator:
             self._whole(text, task.config) if t in given else self._pieces(text, task.config)
             for t, text in enumerate(task.sentences)
         ]
-        return _Prepared(task, list(range(len(pieces))), pieces, known, given)
+        find = task.glossary.find if task.glossary else lambda _: []
+        found = [[find(piece.text) for piece in of_sentence] for of_sentence in pieces]
+        return _Prepared(task, list(range(len(pieces))), pieces, known, given, found)
 
     def _find_known(
         self, task: Task, remembered: list[list[KnownPair]] | None = None
@@ -333,6 +372,8 @@ class Translator:
             measure,
             [each.known_of_pieces for each in prepared],
             [self._encode_approved(each.fixed, task.config) for each in prepared],
+            [each.wanted for each in prepared],
+            self._enforcer if task.glossary else None,
         )
         counts = [each.counts for each in prepared]
         cells = [counts[found.index(document.foreign or document)] for document in found]
@@ -448,7 +489,34 @@ class Translator:
             prepared.known,
             self._recollect(document, prepared) if explain else None,
             task,
+            self._terms(document, prepared) if task.glossary else [[] for _ in counts],
         )
+
+    def _terms(self, document: DocumentTranslation, prepared: "_Prepared") -> list[list[Term]]:
+        """The terms of each sentence, and whether its translation has them."""
+        hypotheses, wanted = iter(document.passes[-1]), iter(prepared.wanted)
+        every = []
+        for t, place in enumerate(prepared.places):
+            terms: list[Term] = []
+            offset = 0
+            for piece, found in zip(prepared.pieces[t], prepared.found[t], strict=True):
+                best = next(hypotheses)[0]
+                text = self._translation(piece.text, best, prepared.task.config).text
+                spans = self._enforcer.locate(next(wanted), prepared.given.get(place, text))
+                for n, (each, span) in enumerate(zip(found, spans, strict=True)):
+                    enforced = "enforced" if n in best.enforced else "kept"
+                    terms.append(
+                        Term(
+                            each.entry.source,
+                            each.entry.target,
+                            each.start + offset,
+                            each.end + offset,
+                            "missing" if span is None else enforced,
+                        )
+                    )
+                offset += len(piece.text) + len(piece.separator)
+            every.append(terms)
+        return every
 
     def _recollect(
         self, document: DocumentTranslation, prepared: "_Prepared"
@@ -593,7 +661,8 @@ def _replaced(
 ) -> TranslatedDocument:
     """A document of which some sentences were translated again."""
     parts: dict[str, Any] = {}
-    names = ("candidates", "pieces", "known", *(["recall"] * (before.recall is not None)))
+    names = ("candidates", "pieces", "known", "terms")
+    names += ("recall",) * (before.recall is not None)
     for name in names:
         parts[name] = list(getattr(before, name))
         for place, value in zip(places, getattr(again, name), strict=True):

@@ -18,7 +18,7 @@ from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.formats import FORMATS, find_format
 from wholedoc.formats.html import Html
-from wholedoc.formats.segments import DocumentFile
+from wholedoc.formats.segments import DocumentFile, plain
 from wholedoc.formats.sentences import split_sentences
 from wholedoc.formats.text import PlainText
 from wholedoc.service.engine import Caller, Engine, Ticket
@@ -243,7 +243,7 @@ class Service:
             raise RequestError(400, f"{PurePath(name).suffix or name!r} is not a format we know")
         try:
             sample = kind(data, name, "", "")
-            words = " ".join(p for s in sample.segments for p in s.source if isinstance(p, str))
+            words = " ".join(plain(segment.source) for segment in sample.segments)
             caller = self.choose(source, target, words, ticket or Ticket())
             file = kind(data, name, caller.src_language, caller.trg_language)
             (done,) = translate_all(caller, [file])

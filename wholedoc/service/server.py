@@ -13,10 +13,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from wholedoc import __version__
 from wholedoc.errors import UserError
-from wholedoc.service import classic, deepl, libretranslate
+from wholedoc.service import api, classic, deepl, libretranslate
 from wholedoc.service.core import Service
 from wholedoc.service.errors import RequestError
 from wholedoc.service.web import Runner, Shape, refuse, shape_of
+from wholedoc.service.workbench import Workbench
 
 _GRACE = 30  # seconds for answers that are on their way when the service is told to end
 _THREADS = 512  # requests that wait for their answers at once; the queues are what limits work
@@ -33,11 +34,12 @@ _SHAPES: list[tuple[str, str, Shape]] = [
 
 def make_app(service: Service, token: str = "") -> FastAPI:
     """The application; it closes the service when it ends."""
-    runner = Runner(_THREADS)
+    runner, bench = Runner(_THREADS), Workbench(service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        bench.close()
         runner.close()
         service.close()
 
@@ -53,8 +55,10 @@ def make_app(service: Service, token: str = "") -> FastAPI:
     app.state.answers = Counter()
     for dialect in (libretranslate, deepl, classic):
         app.include_router(dialect.make_router(service, runner))
+    app.include_router(api.make_router(bench, runner))
     _add_errors(app)
     _add_health(app, service)
+    app.include_router(api.make_page_router())  # last: it answers whatever is left
     return app
 
 

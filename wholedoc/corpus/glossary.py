@@ -1,0 +1,289 @@
+"""Glossaries: terms of two languages, and where they stand in text.
+
+A term is found in all its forms where simplemma knows the language, else as it is written.
+"""
+
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import simplemma
+from lxml import etree
+from simplemma.strategies.dictionaries.dictionary_factory import (
+    SUPPORTED_LANGUAGES,
+    DefaultDictionaryFactory,
+)
+
+from wholedoc.corpus.readers.inputs import same_language
+from wholedoc.corpus.readers.lines import one_line, read_chunks, read_head, read_lines
+from wholedoc.errors import UserError
+
+# A mark above a letter may be a character of its own.
+_TOKEN = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")
+_HEADER = ("source", "target")
+_MOST_FORMS = 12
+_CONCEPTS, _LANGUAGES = ("termEntry", "conceptEntry"), ("langSet", "langSec")
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+class Entry(NamedTuple):
+    """A term and what it must become."""
+
+    source: str
+    target: str
+    line: int
+    """Where it stands in its file; 0 where there is none."""
+
+
+class Found(NamedTuple):
+    """A term in a text: characters ``start`` to ``end``."""
+
+    start: int
+    end: int
+    entry: Entry
+
+
+class Word(NamedTuple):
+    """A word or a mark of a text."""
+
+    start: int
+    end: int
+    form: str
+    keys: frozenset[str]
+    """Two words are forms of one if they share a key."""
+
+    def matches(self, other: "Word") -> bool:
+        """Whether both are forms of one word."""
+        return not self.keys.isdisjoint(other.keys)
+
+
+class Words:
+    """Splits text of one language into words, and knows their lemmas."""
+
+    def __init__(self, language: str) -> None:
+        code = re.split("[-_]", language)[0].lower()
+        self.language = code if code in SUPPORTED_LANGUAGES else ""
+        """Empty where simplemma does not know it."""
+        self._keys: dict[str, frozenset[str]] = {}
+
+    def split(self, text: str) -> list[Word]:
+        """The words and marks of a text."""
+        return [Word(*m.span(), m[0], self._keys_of(m[0])) for m in _TOKEN.finditer(text)]
+
+    def split_term(self, term: str) -> list[Word]:
+        """Those of a term; one in capitals is found only as it is written."""
+        words = self.split(term)
+        if not term.isupper():
+            return words
+        return [word._replace(keys=frozenset([_as_written(word.form)])) for word in words]
+
+    def _keys_of(self, form: str) -> frozenset[str]:
+        found = self._keys.get(form)
+        if found is None:
+            plain = unicodedata.normalize("NFC", form)
+            keys = {plain.lower()}
+            if self.language and plain[0].isalpha():
+                lemmas = (simplemma.lemmatize(each, self.language) for each in (plain, *keys))
+                keys = {*keys, *(lemma.lower() for lemma in lemmas)}
+            found = self._keys[form] = frozenset([*keys, _as_written(form)])
+        return found
+
+    def locate(self, term: str, words: Sequence[Word]) -> list[tuple[int, int]]:
+        """Where a text has a term, in any of its forms and in any case: first word, end."""
+        wanted, found = self.split(term), []
+        for first in range(len(words) - len(wanted) + 1 if wanted else 0):
+            part = words[first : first + len(wanted)]
+            if all(a.matches(b) for a, b in zip(wanted, part, strict=True)):
+                found.append((first, first + len(wanted)))
+        return found
+
+    def inflect(self, terms: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Other forms of terms: those of the last word of each, as far as simplemma has any."""
+        last = {term: _TOKEN.findall(term)[-1:] for term in terms}
+        lemmas: dict[str, list[str]] = {word.lower(): [] for (word,) in filter(None, last.values())}
+        if self.language and lemmas:
+            forms = DefaultDictionaryFactory().get_dictionary(self.language)
+            for form, lemma in forms.items():
+                if (known := lemmas.get(_text(lemma).lower())) is not None:
+                    known.append(_text(form))
+        return {
+            term: _inflected(term, words[0], lemmas[words[0].lower()])
+            for term, words in last.items()
+            if words
+        }
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else value
+
+
+def _as_written(form: str) -> str:
+    """A key of a word that no other form has."""
+    return "=" + unicodedata.normalize("NFC", form)
+
+
+def _inflected(term: str, last: str, forms: Iterable[str]) -> tuple[str, ...]:
+    """A term with other forms of its last word, cased as that is, the likeliest first."""
+    if not term.endswith(last):
+        return ()
+    cased = {form[:1].upper() + form[1:] if last[0].isupper() else form for form in forms}
+    nearest = sorted(cased - {last}, key=lambda form: (abs(len(form) - len(last)), form))
+    return tuple(term.removesuffix(last) + form for form in nearest[:_MOST_FORMS])
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Terms and what they must become."""
+
+    entries: tuple[Entry, ...]
+    src_language: str = ""
+    trg_language: str = ""
+    name: str = field(default="glossary", compare=False)
+    """What it is called in errors."""
+
+    def __post_init__(self) -> None:
+        seen: dict[str, Entry] = {}
+        for entry in self.entries:
+            _check_terms(entry, self.name)
+            key = entry.source if entry.source.isupper() else entry.source.lower()
+            first = seen.setdefault(key, entry)
+            if first.target != entry.target:
+                raise UserError(
+                    f"{entry.source!r} becomes {entry.target!r} here, but {first.target!r}"
+                    f" at {_place(self.name, first)}",
+                    where=_place(self.name, entry),
+                    fix="keep one of both",
+                )
+        object.__setattr__(self, "entries", tuple(seen.values()))
+
+    @classmethod
+    def of(
+        cls, terms: Iterable[tuple[str, str]], src_language: str = "", trg_language: str = ""
+    ) -> "Glossary":
+        """A glossary of pairs of terms."""
+        entries = tuple(Entry(source, target, n) for n, (source, target) in enumerate(terms, 1))
+        return cls(entries, src_language, trg_language)
+
+    @classmethod
+    def read(cls, path: str | Path, src_language: str = "", trg_language: str = "") -> "Glossary":
+        """Read a file: lines of ``source<TAB>target``, or TBX of both languages."""
+        path = Path(path)
+        is_xml = read_head(path).lstrip().startswith("<")
+        found = _read_tbx(path, src_language, trg_language) if is_xml else _read_tsv(path)
+        return cls(tuple(found), src_language, trg_language, str(path))
+
+    def find(self, sentence: str) -> list[Found]:
+        """The terms in a sentence, in their order: longer ones first, and none in another."""
+        words = self._words.split(sentence)
+        found: list[tuple[int, bool, int, int, Entry]] = []
+        for first, word in enumerate(words):
+            numbers = {n for key in word.keys for n in self._index.get(key, ())}
+            for n in sorted(numbers):
+                term = self._terms[n]
+                part = words[first : first + len(term)]
+                if len(part) == len(term) and all(map(Word.matches, term, part)):
+                    same = all(a.form == b.form for a, b in zip(term, part, strict=True))
+                    found.append((-len(term), not same, first, n, self.entries[n]))
+        taken: set[int] = set()
+        chosen = []
+        for length, _, first, _, entry in sorted(found):
+            places = range(first, first - length)
+            if taken.isdisjoint(places):
+                taken.update(places)
+                chosen.append(Found(words[first].start, words[places[-1]].end, entry))
+        return sorted(chosen)
+
+    @cached_property
+    def forms(self) -> dict[str, tuple[str, ...]]:
+        """Other forms of the target terms."""
+        words = Words(self.trg_language)
+        return words.inflect(dict.fromkeys(entry.target for entry in self.entries))
+
+    @cached_property
+    def _words(self) -> Words:
+        return Words(self.src_language)
+
+    @cached_property
+    def _terms(self) -> list[list[Word]]:
+        return [self._words.split_term(entry.source) for entry in self.entries]
+
+    @cached_property
+    def _index(self) -> dict[str, list[int]]:
+        """The numbers of the entries by the keys of their first words."""
+        index: dict[str, list[int]] = {}
+        for n, term in enumerate(self._terms):
+            for key in term[0].keys:
+                index.setdefault(key, []).append(n)
+        return index
+
+
+def _place(name: str, entry: Entry) -> str:
+    return f"{name}:{entry.line}" if entry.line else name
+
+
+def _check_terms(entry: Entry, name: str) -> None:
+    for side, term in (("source", entry.source), ("target", entry.target)):
+        if not _TOKEN.search(term):
+            what, fix = f"the {side} term is empty", "give a term, or remove the entry"
+            raise UserError(what, where=_place(name, entry), fix=fix)
+
+
+def _read_tsv(path: Path) -> Iterator[Entry]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) < 2:
+            what, fix = "a line without a tab", "write source<TAB>target"
+            raise UserError(what, where=f"{path}:{number}", fix=fix)
+        if number > 1 or tuple(columns[:2]) != _HEADER:
+            yield Entry(columns[0], columns[1], number)
+
+
+def _read_tbx(path: Path, src_language: str, trg_language: str) -> Iterator[Entry]:
+    """Every source term of a concept becomes the first target term; others have no translation."""
+    if not src_language or not trg_language:
+        what, fix = "which languages are wanted is not known", "name both languages"
+        raise UserError(what, where=str(path), fix=fix)
+    seen: set[str] = set()
+    some = False
+    for concept in _parse(path).iter(*(f"{{*}}{name}" for name in _CONCEPTS)):
+        sources: list[Entry] = []
+        targets: list[str] = []
+        for part in concept.iter(*(f"{{*}}{name}" for name in _LANGUAGES)):
+            code = part.get(_LANGUAGE, "")
+            seen.add(code)
+            terms = [(one_line("".join(t.itertext())), t.sourceline) for t in part.iter("{*}term")]
+            if same_language(code, src_language):
+                sources += [Entry(term, "", line) for term, line in terms]
+            elif same_language(code, trg_language):
+                targets += [term for term, _ in terms]
+        for entry in sources if targets else ():
+            some = True
+            yield entry._replace(target=targets[0])
+    if not some:
+        codes = ", ".join(sorted(seen)) or "none"
+        what = f"no concept has terms in {src_language} and {trg_language} (languages: {codes})"
+        raise UserError(what, where=str(path), fix="give a glossary of the model's languages")
+
+
+def _parse(path: Path) -> Any:
+    """The tree of a TBX file; a document type is neither loaded nor followed."""
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+    )
+    try:
+        tree = etree.parse(io.BytesIO(b"".join(read_chunks(path))), parser)
+    except etree.XMLSyntaxError as error:
+        what, where = f"not XML: {error.msg or 'empty'}", f"{path}:{error.lineno or 1}"
+        raise UserError(what, where=where, fix="give TBX, or lines of source<TAB>target") from error
+    types = tree.docinfo.internalDTD
+    if types is not None and any(True for _ in types.iterentities()):
+        what, fix = "entities are not accepted", "write their text instead, and remove them"
+        raise UserError(what, where=str(path), fix=fix)
+    return tree

@@ -1,0 +1,130 @@
+"""Our own paths: documents that people work on, with approval, explanation and live progress."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from wholedoc.service.errors import RequestError
+from wholedoc.service.web import File, Runner, Sent, read_fields
+from wholedoc.service.workbench import OpenDocument, Workbench, describe_sentence, watch
+
+_PATIENCE = 10.0  # seconds between signs of life while nothing happens
+_PAGE = {
+    "": ("page.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
+_POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; frame-ancestors 'none'"
+
+
+def make_router(bench: Workbench, runner: Runner) -> APIRouter:
+    """The paths under ``/api``."""
+    router = APIRouter(prefix="/api", tags=["documents"], dependencies=[Depends(read_fields)])
+
+    @router.post("/documents", status_code=201)
+    async def open_document(fields: Sent) -> Response:
+        """Open a document, a file or a text, and begin to translate it."""
+        file = _file_or_text(fields)
+        number, document = bench.open(
+            file.data, file.name, fields.text("source"), fields.text("target")
+        )
+        return JSONResponse({"id": number, **_describe(document)}, status_code=201)
+
+    @router.get("/documents/{number}")
+    async def document(number: str) -> Response:
+        """A document with all its sentences, and where their words come from."""
+        return JSONResponse(_describe(bench.find(number)))
+
+    @router.get("/documents/{number}/events")
+    async def events(number: str) -> Response:
+        """Server-sent events: sentence by sentence, pass by pass, until all is translated."""
+        found: Iterator[str] = watch(bench.find(number), _PATIENCE)
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(found, media_type="text/event-stream", headers=headers)
+
+    @router.put("/documents/{number}/sentences/{place}")
+    async def approve(number: str, place: int, request: Request, fields: Sent) -> Response:
+        """Approve a translation; the answer has all sentences that it changed."""
+        found, text = bench.find(number), fields.text("text")
+        return await runner.answer(
+            request, lambda _: _changed(found, bench.approve(found, place, text))
+        )
+
+    @router.delete("/documents/{number}/sentences/{place}")
+    async def withdraw(number: str, place: int, request: Request) -> Response:
+        """Take an approval back."""
+        found = bench.find(number)
+        return await runner.answer(
+            request, lambda _: _changed(found, bench.approve(found, place, None))
+        )
+
+    @router.get("/documents/{number}/sentences/{place}/alternatives")
+    async def alternatives(number: str, place: int, request: Request) -> Response:
+        """Other translations of a sentence."""
+        found = bench.find(number)
+        return await runner.answer(request, lambda _: bench.alternatives(found, place))
+
+    @router.post("/documents/{number}/memories")
+    async def memories(number: str, request: Request, fields: Sent) -> Response:
+        """Recall from a translation memory, such as a TMX file."""
+        found, file = bench.find(number), fields.file("file")
+        return await runner.answer(
+            request, lambda _: _changed(found, bench.recall_from(found, file.data, file.name))
+        )
+
+    @router.get("/documents/{number}/file")
+    async def fetch(number: str, fields: Sent) -> Response:
+        """The translated document in its format, or its sentences as XLIFF or TMX."""
+        data, name = bench.fetch(bench.find(number), fields.text("kind", "original"))
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+        return Response(data, headers=headers, media_type="application/octet-stream")
+
+    @router.delete("/documents/{number}")
+    async def close(number: str) -> Response:
+        """Close a document; nothing of it is kept."""
+        bench.drop(number)
+        return JSONResponse({"success": True})
+
+    return router
+
+
+def make_page_router() -> APIRouter:
+    """The page and its parts."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/{name:path}")
+    async def page(name: str) -> Response:
+        if name not in _PAGE:
+            raise RequestError(404, "Not Found")
+        file, kind = _PAGE[name]
+        data = files("wholedoc.service").joinpath("page", file).read_bytes()
+        headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
+        return Response(data, media_type=kind, headers=headers)
+
+    return router
+
+
+def _file_or_text(fields: Sent) -> File:
+    text = fields.text("text")
+    if text:
+        return File(fields.text("name") or "text.txt", text.encode("utf-8", "replace"))
+    return fields.file("file")
+
+
+def _describe(document: OpenDocument) -> dict[str, Any]:
+    return {
+        "name": document.name,
+        "source": document.caller.src_language,
+        "target": document.caller.trg_language,
+        "done": document.translated is not None,
+        "memories": [memory.path.name for memory in document.memories],
+        "sentences": [describe_sentence(document, t) for t in range(len(document.text.sentences))],
+    }
+
+
+def _changed(document: OpenDocument, places: list[int]) -> dict[str, Any]:
+    return {"changed": [describe_sentence(document, place) for place in places]}

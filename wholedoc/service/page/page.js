@@ -1,0 +1,357 @@
+"use strict";
+// The page of `wholedoc serve`: a document beside its translation, to be watched, corrected, approved.
+
+const $ = (id) => document.getElementById(id);
+const TINTED = 0.1; // the smallest share of a word that is marked
+const state = { id: null, sentences: [], done: 0, open: null, busy: false };
+const token = new URLSearchParams(location.hash.slice(1)).get("token");
+
+/* Talking to the service. */
+
+function address(path) {
+  return token ? `${path}${path.includes("?") ? "&" : "?"}token=${encodeURIComponent(token)}` : path;
+}
+
+async function ask(method, path, body) {
+  const answer = await fetch(address(path), { method, body });
+  const values = await answer.json().catch(() => ({ error: answer.statusText }));
+  if (!answer.ok || values.error) throw new Error(values.error || answer.statusText);
+  return values;
+}
+
+function form(values) {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(values)) body.append(name, value);
+  return body;
+}
+
+function complain(error) {
+  $("notice").textContent = error ? error.message || String(error) : "";
+  $("notice").hidden = !error;
+}
+
+async function attempt(work) {
+  complain(null);
+  try {
+    return await work();
+  } catch (error) {
+    complain(error);
+    return null;
+  }
+}
+
+/* Beginning. */
+
+async function fillLanguages() {
+  const languages = await ask("GET", "languages");
+  const sources = languages.filter((each) => each.targets.length);
+  const names = new Map(languages.map((each) => [each.code, each.name]));
+  const add = (select, code, name) => select.append(new Option(name, code));
+  if (sources.length > 1) add($("source"), "auto", "the language it is in");
+  for (const each of sources) add($("source"), each.code, each.name);
+  const targets = new Set(sources.flatMap((each) => each.targets));
+  for (const code of targets) add($("target"), code, names.get(code) || code);
+  const settings = await ask("GET", "frontend/settings");
+  $("endings").textContent = `Files: ${settings.supportedFilesFormat.join(" ")}`;
+  $("file").accept = settings.supportedFilesFormat.join(",");
+}
+
+async function begin(values) {
+  const languages = { source: $("source").value, target: $("target").value };
+  const found = await attempt(() => ask("POST", "api/documents", form({ ...languages, ...values })));
+  if (!found) return;
+  Object.assign(state, { id: found.id, sentences: found.sentences, done: 0, open: null });
+  $("work-title").textContent = found.name;
+  $("start").hidden = true;
+  $("work").hidden = false;
+  draw();
+  offerDownloads(false);
+  $("work-title").focus();
+  watch();
+}
+
+function watch() {
+  const events = new EventSource(address(`api/documents/${state.id}/events`));
+  const seen = new Set();
+  events.addEventListener("sentence", (event) => {
+    const update = JSON.parse(event.data);
+    const sentence = state.sentences[update.place];
+    sentence.translation = update.text;
+    seen.add(update.place);
+    drawSentence(update.place);
+    const passes = update.passes ? `, pass ${update.passes} over the document` : "";
+    progress(seen.size, `${seen.size} of ${state.sentences.length} sentences${passes}`);
+  });
+  events.addEventListener("done", async () => {
+    events.close();
+    await attempt(refresh);
+    progress(state.sentences.length, summary());
+    offerDownloads(true);
+  });
+  const fail = (event) => {
+    events.close();
+    complain(event.data ? JSON.parse(event.data).message : "The service does not answer.");
+  };
+  events.addEventListener("error", fail);
+  events.addEventListener("closed", () => events.close());
+}
+
+async function refresh() {
+  const found = await ask("GET", `api/documents/${state.id}`);
+  state.sentences = found.sentences;
+  state.sentences.forEach((_, place) => drawSentence(place));
+}
+
+function progress(value, text) {
+  $("progress").max = Math.max(state.sentences.length, 1);
+  $("progress").value = value;
+  $("state").textContent = text;
+}
+
+function summary() {
+  const approved = state.sentences.filter((each) => each.approved).length;
+  const changed = state.sentences.filter(isChanged).length;
+  const parts = [`${state.sentences.length} sentences translated`];
+  if (approved) parts.push(`${approved} approved`);
+  if (changed) parts.push(`${changed} changed by the document`);
+  return parts.join(", ");
+}
+
+function offerDownloads(ready) {
+  for (const kind of ["original", "xliff", "tmx"]) {
+    const link = $(`get-${kind}`);
+    link.setAttribute("aria-disabled", String(!ready));
+    if (ready) link.href = address(`api/documents/${state.id}/file?kind=${kind}`);
+    else link.removeAttribute("href");
+  }
+}
+
+/* Sentences. */
+
+function isChanged(sentence) {
+  return !sentence.approved && sentence.first !== undefined && sentence.first !== sentence.translation;
+}
+
+function make(name, values = {}, ...children) {
+  const element = Object.assign(document.createElement(name), values);
+  element.append(...children);
+  return element;
+}
+
+function draw() {
+  const list = $("sentences");
+  list.replaceChildren();
+  state.sentences.forEach((sentence, place) => {
+    const row = make("li", { id: `s${place}` });
+    const before = state.sentences[place - 1];
+    if (before && before.segment !== sentence.segment) row.classList.add("first");
+    row.append(
+      make("span", { className: "number", textContent: place + 1 }),
+      make("span", { className: "source", dir: "auto", textContent: sentence.source }),
+      make("button", { className: "translation", dir: "auto", type: "button" }),
+    );
+    row.lastChild.addEventListener("click", () => toggle(place));
+    row.lastChild.addEventListener("keydown", (event) => walk(event, place));
+    list.append(row);
+    drawSentence(place);
+  });
+  progress(0, state.sentences.length ? "translating…" : "there is nothing to translate");
+}
+
+function drawSentence(place) {
+  const sentence = state.sentences[place];
+  const row = $(`s${place}`);
+  const button = row.querySelector(".translation");
+  row.classList.toggle("waiting", sentence.translation === null);
+  row.classList.toggle("approved", Boolean(sentence.approved));
+  row.classList.toggle("changed", isChanged(sentence));
+  button.replaceChildren(...tinted(sentence));
+  const standing = sentence.approved ? "approved" : isChanged(sentence) ? "changed by the document" : "";
+  button.title = standing;
+  button.setAttribute("aria-expanded", String(state.open === place));
+}
+
+function tinted(sentence) {
+  const text = sentence.translation === null ? "…" : sentence.translation;
+  const parts = [];
+  let at = 0;
+  for (const word of sentence.words || []) {
+    const start = text.indexOf(word.text, at);
+    if (start < 0 || !word.text || text.slice(at, start).trim()) continue;
+    if (word.share >= TINTED && word.sources.length) {
+      parts.push(text.slice(at, start));
+      const mark = make("mark", { textContent: word.text, title: origin(sentence, word) });
+      mark.style.setProperty("--share", word.share);
+      parts.push(mark);
+    } else parts.push(text.slice(at, start + word.text.length));
+    at = start + word.text.length;
+  }
+  return [...parts, text.slice(at)];
+}
+
+function nameKnown(pair) {
+  if (pair.approved) return `${pair.score} % match, approved in this document, sentence ${pair.place + 1}`;
+  return `${pair.score} % match, ${pair.origin}, document ${pair.document}`;
+}
+
+function origin(sentence, word) {
+  const pair = sentence.known[word.sources[0].pair];
+  return `${Math.round(100 * word.share)} % recalled: “${pair.trg}” (${nameKnown(pair)})`;
+}
+
+function walk(event, place) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (event.key === "Enter" && event.ctrlKey) {
+    event.preventDefault();
+    approve(place, state.sentences[place].translation);
+  } else if (step) {
+    event.preventDefault();
+    focusSentence(place + step);
+  } else if (event.key === "Escape" && state.open === place) toggle(place);
+}
+
+function focusSentence(place) {
+  const row = $(`s${place}`);
+  if (row) row.querySelector(".translation").focus();
+}
+
+/* Changing and approving. */
+
+function toggle(place) {
+  const last = state.open;
+  document.querySelector(".editor")?.remove();
+  state.open = null;
+  if (last !== null) drawSentence(last);
+  if (last === place || state.sentences[place].translation === null) return;
+  state.open = place;
+  drawSentence(place);
+  $(`s${place}`).append(editor(place));
+  $("edit").focus();
+}
+
+function editor(place) {
+  const sentence = state.sentences[place];
+  const area = make("textarea", { id: "edit", rows: 2, value: sentence.translation, dir: "auto" });
+  area.setAttribute("aria-label", `translation of sentence ${place + 1}`);
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { toggle(place); focusSentence(place); }
+    if (event.key === "Enter" && event.ctrlKey) { event.preventDefault(); approve(place, area.value); }
+  });
+  const button = (text, work, kind = "") => {
+    const made = make("button", { type: "button", textContent: text, className: kind });
+    made.addEventListener("click", work);
+    return made;
+  };
+  const choices = make("div", { className: "choices" });
+  const buttons = make("p", { className: "buttons" }, button("Approve", () => approve(place, area.value), "main"));
+  if (sentence.approved) buttons.append(button("Take approval back", () => approve(place, null)));
+  else buttons.append(button("Alternatives", () => offer(place, choices, area)));
+  buttons.append(button("Leave", () => { toggle(place); focusSentence(place); }));
+  return make("div", { className: "editor" }, area, buttons, choices, ...explained(sentence));
+}
+
+function explained(sentence) {
+  const parts = [];
+  if (isChanged(sentence)) {
+    parts.push(make("p", { textContent: `Without the document: ${sentence.first}` }));
+  }
+  for (const [side, rows] of Object.entries(sentence.read || {})) {
+    if (!rows.length) continue;
+    const named = rows.map(([place, weight]) => `${place + 1} (${Math.round(100 * weight)} %)`);
+    parts.push(make("p", { textContent: `Read in the ${side} memory: sentence ${named.join(", ")}` }));
+  }
+  const used = new Set((sentence.words || []).flatMap(
+    (word) => (word.share >= TINTED ? word.sources.slice(0, 1).map((each) => each.pair) : [])));
+  if (used.size) {
+    const list = make("ul", { className: "known" });
+    for (const pair of [...used].map((n) => sentence.known[n])) {
+      list.append(make("li", {}, `${pair.src} → ${pair.trg} `, make("small", { textContent: nameKnown(pair) })));
+    }
+    parts.push(make("h3", { textContent: "Recalled from" }), list);
+  }
+  return parts;
+}
+
+async function offer(place, choices, area) {
+  const found = await attempt(() => ask("GET", `api/documents/${state.id}/sentences/${place}/alternatives`));
+  choices.replaceChildren(...(found || []).map((text) => {
+    const made = make("button", { type: "button", textContent: text, dir: "auto" });
+    made.addEventListener("click", () => { area.value = text; area.focus(); });
+    return made;
+  }));
+  choices.querySelector("button")?.focus();
+}
+
+async function approve(place, text) {
+  if (state.busy || (text !== null && !text.trim())) return;
+  state.busy = true;
+  $("state").textContent = "translating again what this changes…";
+  const path = `api/documents/${state.id}/sentences/${place}`;
+  const found = await attempt(() =>
+    text === null ? ask("DELETE", path) : ask("PUT", path, form({ text })));
+  state.busy = false;
+  if (!found) return;
+  if (state.open !== null) toggle(state.open);
+  take(found.changed, place);
+  focusSentence(text === null ? place : Math.min(place + 1, state.sentences.length - 1));
+}
+
+function take(changed, approved = null) {
+  for (const sentence of changed) {
+    state.sentences[sentence.place] = sentence;
+    drawSentence(sentence.place);
+    const row = $(`s${sentence.place}`);
+    row.classList.add("fresh");
+    setTimeout(() => row.classList.remove("fresh"), 2000);
+  }
+  const others = changed.filter((each) => each.place !== approved).length;
+  $("state").textContent = `${summary()}; ${others} other${others === 1 ? "" : "s"} followed`;
+}
+
+async function recallFrom(file) {
+  $("state").textContent = `reading ${file.name}…`;
+  const found = await attempt(() => ask("POST", `api/documents/${state.id}/memories`, form({ file })));
+  if (found) take(found.changed);
+}
+
+/* Files and the rest. */
+
+function isMemory(file) {
+  return /\.(tmx|tsv|jsonl)(\.gz)?$/i.test(file.name);
+}
+
+function takeFile(file) {
+  if (!file) return;
+  if (state.id && isMemory(file)) recallFrom(file);
+  else if (!state.id) begin({ file });
+  else complain("One document at a time: choose New document first.");
+}
+
+async function leave() {
+  await attempt(() => ask("DELETE", `api/documents/${state.id}`));
+  state.id = null;
+  $("work").hidden = true;
+  $("start").hidden = false;
+  $("text").focus();
+}
+
+$("start").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if ($("text").value.trim()) begin({ text: $("text").value, name: "text.txt" });
+  else complain("Paste a text, or choose a file.");
+});
+$("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.ctrlKey) $("start").requestSubmit();
+});
+for (const id of ["file", "memory"]) {
+  $(id).addEventListener("change", (event) => { takeFile(event.target.files[0]); event.target.value = ""; });
+}
+$("close").addEventListener("click", leave);
+document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").hidden = false; });
+document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("drop").hidden = true; });
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  $("drop").hidden = true;
+  takeFile(event.dataTransfer.files[0]);
+});
+attempt(fillLanguages);
