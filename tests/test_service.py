@@ -10,8 +10,8 @@ from pathlib import Path
 import deepl
 import httpx
 import pytest
-import uvicorn
 from libretranslatepy import LibreTranslateAPI
+from serving import Running
 from typer.testing import CliRunner
 
 from wholedoc.cli import app as command_line
@@ -21,29 +21,7 @@ from wholedoc.service.core import Limits, Service
 from wholedoc.service.engine import Engine, Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import detect, primary
-from wholedoc.service.server import _Server, make_app, run_app
-
-
-class Running:
-    """A service on a port of its own, in a thread."""
-
-    def __init__(self, service: Service, token: str = "") -> None:
-        self.service, self.address = service, ""
-        config = uvicorn.Config(make_app(service, token), port=0, log_level="critical")
-        self._server = _Server(config, self._listen)
-        self._listens = threading.Event()
-        self._thread = threading.Thread(target=self._server.run)
-        self._thread.start()
-        assert self._listens.wait(30)
-
-    def _listen(self, address: str) -> None:
-        self.address = address.rstrip("/")
-        self._listens.set()
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(30)
-        assert not self._thread.is_alive()
+from wholedoc.service.server import make_app, run_app
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,7 @@ class Stream:
             known=[each for part in parts for each in part.known],
             recall=[words for part in parts for words in part.recall or []],
             task=self._task,
+            terms=[each for part in parts for each in part.terms],
         )
 
 

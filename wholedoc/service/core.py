@@ -24,6 +24,7 @@ from wholedoc.formats.text import PlainText
 from wholedoc.service.engine import Caller, Engine, Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import detect, name_of, primary
+from wholedoc.service.web import note_failure
 from wholedoc.tm.memory import TranslationMemory
 from wholedoc.tm.writer import MemoryWriter
 
@@ -276,7 +277,8 @@ class Service:
             document.status = "done"
         except RequestError as error:
             document.message, document.status = error.message, "error"
-        except Exception:  # noqa: BLE001 (its text may hold what the document says)
+        except Exception as error:  # noqa: BLE001 (its text may hold what the document says)
+            note_failure(error)
             document.message, document.status = "the document could not be translated", "error"
 
     def keep(self, name: str, data: bytes, characters: int) -> tuple[str, str]:

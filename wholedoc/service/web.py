@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from secrets import compare_digest
+from traceback import extract_tb
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, Request
@@ -12,6 +13,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from wholedoc.errors import UserError
+from wholedoc.progress import say
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 
@@ -181,6 +183,9 @@ async def _result(task: "asyncio.Future[Any]", shape: Shape) -> Response:
         return JSONResponse(await task)
     except (RequestError, UserError) as error:
         return refuse(error, shape)
+    except Exception as error:  # noqa: BLE001 (it is our fault, and said to be)
+        note_failure(error)
+        return refuse(RequestError(500, "this should not have happened; please report it"), shape)
 
 
 async def _spaces(
@@ -214,3 +219,9 @@ def shape_of(request: Request) -> Shape:
     shapes: list[tuple[str, str, Shape]] = request.app.state.shapes
     path, method = request.url.path, request.method
     return next(s for start, only, s in shapes if path.startswith(start) and only in ("", method))
+
+
+def note_failure(error: Exception) -> None:
+    """Say where in the code an error arose, but not its message: that may hold what was sent."""
+    place = extract_tb(error.__traceback__)[-1]
+    say(f"{type(error).__name__} in {place.name}, {place.filename}:{place.lineno}")

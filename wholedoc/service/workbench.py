@@ -27,6 +27,7 @@ from wholedoc.formats.text import PlainText
 from wholedoc.service.core import Service
 from wholedoc.service.engine import Caller, Ticket
 from wholedoc.service.errors import RequestError
+from wholedoc.service.web import note_failure
 from wholedoc.tm.memory import TranslationMemory
 from wholedoc.tm.sources import open_source
 from wholedoc.tm.writer import MemoryWriter
@@ -142,7 +143,8 @@ class Workbench:
                 self._stream(document, dict(document.text.approved))
         except (RequestError, UserError) as error:
             document.tell("error", message=str(error))
-        except Exception:  # noqa: BLE001 (its text may hold what the document says)
+        except Exception as error:  # noqa: BLE001 (its text may hold what the document says)
+            note_failure(error)
             document.tell("error", message="the document could not be translated")
 
     def _stream(self, document: OpenDocument, approved: dict[int, str]) -> None:

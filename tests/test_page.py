@@ -1,0 +1,213 @@
+"""The page, in a browser: a document in, corrected and approved, a document out."""
+
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from serving import Running
+
+from wholedoc.decoding.translator import Translator
+from wholedoc.service.core import Service
+
+pytestmark = pytest.mark.long
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser without a window: Debian's, or the one of ``playwright install chromium``."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as playwright:
+        try:
+            found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        except Error as error:
+            pytest.skip(f"no browser: {error.message.splitlines()[0]}")
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def service(learned_toy: Path) -> Iterator[Running]:
+    running = Running(Service([Translator.load(learned_toy)]))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def page(browser: Browser, service: Running) -> Iterator[Page]:
+    """The page; nothing may go wrong on it, and nothing may be asked of others."""
+    context = browser.new_context(viewport={"width": 1000, "height": 800})
+    opened, faults = context.new_page(), []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    opened.on(
+        "request", lambda request: faults.append(request.url) if is_outside(request) else None
+    )
+
+    def is_outside(request) -> bool:
+        return not request.url.startswith((service.address, "data:", "blob:"))
+
+    opened.goto(service.address)
+    expect(opened.locator("#target option")).to_have_count(1)
+    yield opened
+    context.close()
+    assert faults == []
+
+
+HTML = "<p>s1 <b>s2</b>.</p>\n<p>s3 s4</p>\n<p>s5 s6 s7</p>\n<p>s5 s6 s7 s8</p>\n"
+
+
+def open_file(page: Page, file: Path) -> None:
+    page.set_input_files("#file", file)
+    expect(page.locator("#state")).to_contain_text("sentences translated")
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    file = tmp_path / "note.html"
+    file.write_text(HTML)
+    return file
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def fetch(page: Page, kind: str, tmp_path: Path) -> str:
+    with page.expect_download() as download:
+        page.click(f"#get-{kind}")
+    download.value.save_as(tmp_path / "fetched")
+    return (tmp_path / "fetched").read_text()
+
+
+def test_a_document_goes_in_is_corrected_and_comes_out(
+    page: Page, document: Path, tmp_path: Path
+) -> None:
+    open_file(page, document)
+    expect(page.locator("#sentences > li")).to_have_count(4)
+    expect(page.locator("#s1 .translation")).to_have_text("t3 t4")
+    assert fetch(page, "original", tmp_path).startswith("<p>t1 <b>t2</b>")
+    page.click("#s2 .translation")
+    page.fill("#edit", "my own words")
+    press(page, "Approve")
+    expect(page.locator("#s2")).to_have_class(re.compile("approved"))
+    expect(page.locator("#s2 .translation")).to_have_text("my own words")
+    assert "<p>my own words</p>" in fetch(page, "original", tmp_path)
+    xliff, tmx = fetch(page, "xliff", tmp_path), fetch(page, "tmx", tmp_path)
+    assert '<segment state="final">' in xliff
+    assert xliff.count("<target>") == tmx.count("<tu>") == 4
+    page.click("#s2 .translation")
+    press(page, "Take approval back")
+    expect(page.locator("#s2 .translation")).to_have_text("t5 t6 t7")
+
+
+def test_the_rest_of_the_document_follows(page: Page) -> None:
+    page.fill("#text", "s5 s6 s7\ns1\ns5 s6 s7")
+    press(page, "Translate")
+    expect(page.locator("#state")).to_contain_text("3 sentences translated")
+    page.click("#s0 .translation")
+    page.fill("#edit", "t9 t9 t9")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#s2 .translation")).to_have_text("t9 t9 t9")
+    expect(page.locator("#state")).to_contain_text("1 approved; 1 other followed")
+    page.click("#s2 .translation")
+    expect(page.locator(".editor")).to_contain_text("approved in this document, sentence 1")
+
+
+def test_a_memory_is_recalled_from(page: Page, tmp_path: Path) -> None:
+    page.fill("#text", "s1 s2 s3 s4\ns5")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#state")).to_contain_text("2 sentences translated")
+    unit = "<tu><tuv xml:lang='{}'><seg>{}</seg></tuv><tuv xml:lang='{}'><seg>{}</seg></tuv></tu>"
+    memory = tmp_path / "team.tmx"
+    memory.write_text(
+        "<tmx version='1.4'><header srclang='de'/><body>"
+        + unit.format("de", "s1 s2 s3 s4", "en", "what the team says")
+        + "</body></tmx>"
+    )
+    page.set_input_files("#memory", memory)
+    expect(page.locator("#s0 .translation")).to_have_text("what the team says")
+    expect(page.locator("#s0 mark").first).to_be_visible()
+
+
+def test_the_keyboard_is_enough(page: Page) -> None:
+    page.focus("#text")
+    page.keyboard.type("s1 s2\n")
+    page.keyboard.type("s3")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#state")).to_contain_text("2 sentences translated")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "translation":
+            break
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.locator("#edit")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#s0 .translation")).to_be_focused()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#s0")).to_have_class(re.compile("approved"))
+    expect(page.locator("#s1 .translation")).to_be_focused()
+
+
+def test_what_is_wrong_is_said(page: Page) -> None:
+    press(page, "Translate")
+    expect(page.locator("#notice")).to_contain_text("Paste a text")
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_and_nothing_is_cut_off(
+    browser: Browser, service: Running, document: Path, width: int, scheme: str
+) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.goto(service.address)
+    expect(page.locator("#target option")).to_have_count(1)
+    check_page(page, width)
+    open_file(page, document)
+    page.click("#s1 .translation")
+    press(page, "Alternatives")
+    expect(page.locator(".choices button").first).to_be_visible()
+    check_page(page, width)
+    context.close()
+
+
+def check_page(page: Page, width: int) -> None:
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    found = Axe().run(page, options=rules)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_document_of_word(page: Page, tmp_path: Path) -> None:
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    kinds = "http://schemas.openxmlformats.org/package/2006/content-types"
+    main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    file = tmp_path / "letter.docx"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{kinds}"><Override PartName="/word/document.xml" '
+            f'ContentType="{main}"/></Types>',
+        )
+        archive.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{word}"><w:body><w:p><w:r><w:t>s1 s2</w:t></w:r></w:p>'
+            "</w:body></w:document>",
+        )
+    open_file(page, file)
+    with page.expect_download() as download:
+        page.click("#get-original")
+    assert download.value.suggested_filename == "letter.en.docx"
+    download.value.save_as(tmp_path / "out.docx")
+    with zipfile.ZipFile(tmp_path / "out.docx") as archive:
+        assert b">t1 t2</w:t>" in archive.read("word/document.xml")
