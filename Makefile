@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: setup demo test lint types clean
+.PHONY: setup demo demo-artificial test lint types clean
 
 setup: $(VENV)/.installed
 
@@ -15,8 +15,18 @@ $(VENV)/.installed: pyproject.toml hatch_build.py wholedoc/kernels/build.py $(wi
 	$(BIN)/python -c 'from wholedoc.kernels import describe; print("CPU kernels:", describe())'
 	touch $@
 
+# A handbook is translated by a model that is trained on the spot, then the page is served.
+# DEMO_SECONDS=… ends it by itself.
 demo: setup
-	$(BIN)/wholedoc demo --out demo
+	mkdir -p demo && cp docs/examples/* demo
+	cd demo && test -d run || ../$(BIN)/wholedoc train handbook.toml --run run --set tm.keep=true
+	cd demo && ../$(BIN)/wholedoc translate run washer-dryer.md -o washer-dryer.en.md && cat washer-dryer.en.md
+	@echo 'Now in the browser: open the address below and drop demo/washer-dryer.md on the page.'
+	cd demo && ../$(BIN)/wholedoc serve run --port $(or $(DEMO_PORT),8000) --seconds $(or $(DEMO_SECONDS),0)
+
+# The paper's memories on an artificial corpus, for which the best possible is known.
+demo-artificial: setup
+	$(BIN)/wholedoc demo --out demo-artificial
 
 # Two workers of one thread each: on two cores faster than one worker of two.
 test: setup
@@ -30,4 +40,4 @@ types: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo demo-artificial build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """The command ``serve``."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,9 @@ def serve(
     suggestions: Annotated[
         Path | None, Option(help="A memory that suggestions of clients are added to.")
     ] = None,
+    seconds: Annotated[
+        float, Option(help="End after so many seconds; 0 serves until told to end.", min=0)
+    ] = 0,
     int8: Annotated[
         bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")
     ] = False,
@@ -42,4 +46,11 @@ def serve(
     service = Service(translators, memories or [], suggestions=suggestions)
     for src, trg in service.engines:
         say(f"translating {src} to {trg}")
-    run_app(make_app(service, token), host, port, lambda address: say(f"serving at {address}"))
+    tell = partial(_tell, seconds)
+    run_app(make_app(service, token), host, port, tell, seconds)
+
+
+def _tell(seconds: float, address: str) -> None:
+    """Say where the service listens, and how it ends."""
+    end = f"it ends in {seconds:g} seconds" if seconds else "Ctrl+C ends it"
+    say(f"serving at {address} ({end})")

@@ -1,7 +1,8 @@
 """Where the tags of a source go in its translation, by an alignment of the two.
 
 Each pair of tags surrounds one stretch of the translation: the one with the most words that come
-from what it surrounds in the source, and the fewest others. A tag that stands alone comes before
+from what it surrounds in the source, and the fewest others; one word at about its place where
+there is none. A tag that stands alone comes before
 the word that follows it in the source. Tags keep their nesting: what is inside a pair stays there.
 No tag is lost and none comes twice, whatever the alignment says.
 """
@@ -154,8 +155,33 @@ class _Placer:
             for k, (_, start, end) in best.items():
                 if start < high and low < end:
                     best[k] = self._best_stretch(node, children[k], first, free)
+        for n, child in enumerate(children):
+            if child.closing is not None and n not in found:
+                self._take_nearest(node, child, first, free, found, n)
         places = self._place_rest(node, first, last, found)
         return [found.get(n, (places.get(n, first),) * 2) for n in range(len(children))]
+
+    def _take_nearest(
+        self,
+        parent: _Node,
+        node: _Node,
+        first: int,
+        free: list[bool],
+        found: dict[int, tuple[int, int]],
+        n: int,
+    ) -> None:
+        """Give a pair that no word comes from the free word nearest to its place in the source."""
+        if not self.source[node.start : node.end].strip() or not any(free):
+            return
+        middle = (node.start + node.end) / 2 - parent.start
+        place = middle / (parent.end - parent.start) * len(free) - 0.5
+        words = [k for k, is_free in enumerate(free) if is_free and self._is_word(first + k)]
+        if words:
+            k = min(words, key=lambda each: abs(each - place))
+            found[n], free[k] = (first + k, first + k + 1), False
+
+    def _is_word(self, unit: int) -> bool:
+        return self.text[self.units[unit].start].isalnum()
 
     def _best_stretch(
         self, parent: _Node, node: _Node, first: int, free: Sequence[bool]

@@ -1,5 +1,6 @@
 """The service as an application of ASGI: all dialects, health, metrics, errors in their shapes."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -109,8 +110,13 @@ def _add_health(app: FastAPI, service: Service) -> None:
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
 
-def run_app(app: FastAPI, host: str, port: int, tell: Callable[[str], None]) -> None:
-    """Serve until told to end; ``tell`` is given the address once requests are answered."""
+def run_app(
+    app: FastAPI, host: str, port: int, tell: Callable[[str], None], seconds: float = 0
+) -> None:
+    """Serve until told to end, or for some seconds.
+
+    ``tell`` is given the address once requests are answered.
+    """
     config = uvicorn.Config(
         app,
         host=host,
@@ -119,7 +125,7 @@ def run_app(app: FastAPI, host: str, port: int, tell: Callable[[str], None]) -> 
         access_log=False,  # the text of a request may stand in its address
         timeout_graceful_shutdown=_GRACE,
     )
-    server = _Server(config, tell)
+    server = _Server(config, tell, seconds)
     try:
         server.run()
     except SystemExit as error:  # what uvicorn does where it cannot listen
@@ -131,9 +137,11 @@ def run_app(app: FastAPI, host: str, port: int, tell: Callable[[str], None]) -> 
 class _Server(uvicorn.Server):
     """A server that says where it listens."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, tell: Callable[[str], None], seconds: float = 0
+    ) -> None:
         super().__init__(config)
-        self._tell = tell
+        self._tell, self._seconds = tell, seconds
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Begin to listen."""
@@ -141,3 +149,8 @@ class _Server(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+            if self._seconds:
+                asyncio.get_running_loop().call_later(self._seconds, self._end)
+
+    def _end(self) -> None:
+        self.should_exit = True
