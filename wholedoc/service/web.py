@@ -18,7 +18,7 @@ from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 
 _PATIENCE = 3.0  # seconds that some clients wait for a byte, with room to spare
-_LOOK = 0.25  # seconds between looks whether the client is still there
+_LOOK = 1.0  # seconds between looks whether the client is still there
 _TOKEN_FIELDS = ("api_key", "auth_key", "tokenCode", "token")
 _HAS_KEY = "/download_file/"  # its address has a key of its own, as browsers send no token
 _LEFT = 499  # what a server notes when the client has left
@@ -166,10 +166,11 @@ class Runner:
         task = asyncio.get_running_loop().run_in_executor(self._pool, work, ticket)
         waited = 0.0
         while waited < _PATIENCE:
-            done, _ = await asyncio.wait([task], timeout=_LOOK)
+            look = min(_LOOK, _PATIENCE)
+            done, _ = await asyncio.wait([task], timeout=look)
             if done:
                 return await _result(task, shape)
-            waited += _LOOK
+            waited += look
             if await request.is_disconnected():
                 ticket.cancelled = True
                 return Response(status_code=_LEFT)
