@@ -208,6 +208,76 @@ def test_suggestions_take_effect(web: httpx.Client) -> None:
     assert web.post("/translate", data=sent).json() == {"translatedText": "my own words"}
 
 
+# Documents that people work on.
+
+
+def events_of(web: httpx.Client, number: str) -> list[tuple[str, dict[str, object]]]:
+    found = []
+    with web.stream("GET", f"/api/documents/{number}/events") as answer:
+        for block in "".join(answer.iter_text()).strip().split("\n\n"):
+            kind, data = block.split("\n")
+            found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_a_document_is_watched_approved_and_fetched(web: httpx.Client) -> None:
+    text = "\n".join([*(f"s{n}" for n in range(12)), "s3 s4", "s3 s4"])
+    opened = web.post("/api/documents", data={"text": text, "target": "en"})
+    assert opened.status_code == 201
+    number = opened.json()["id"]
+    assert [each["source"] for each in opened.json()["sentences"]] == text.split("\n")
+    *updates, (last, values) = events_of(web, number)
+    assert (last, values) == ("done", {"passes": 0})
+    assert [update["place"] for _, update in updates] == list(range(14))
+    state = web.get(f"/api/documents/{number}").json()
+    assert state["done"]
+    assert state["sentences"][3]["translation"] == updates[3][1]["text"] == "t3"
+    path = f"/api/documents/{number}/sentences/12"
+    assert web.get(f"{path}/alternatives").json()[0] == "t3 t4"
+    answer = web.put(path, data={"text": "my  words"}).json()
+    assert [each["place"] for each in answer["changed"]] == [12, 13]
+    assert [each["approved"] for each in answer["changed"]] == [True, False]
+    assert {each["translation"] for each in answer["changed"]} == {"my words"}
+    fetched = web.get(f"/api/documents/{number}/file")
+    assert fetched.text.split("\n")[-2:] == ["my words", "my words"]
+    assert "text.en.txt" in fetched.headers["content-disposition"]
+    answer = web.delete(path).json()
+    assert [each["translation"] for each in answer["changed"]] == ["t3 t4", "t3 t4"]
+    assert web.delete(f"/api/documents/{number}").json() == {"success": True}
+    assert web.get(f"/api/documents/{number}").status_code == 404
+
+
+def test_approved_units_of_a_file_stay_unless_they_are_changed(web: httpx.Client) -> None:
+    po = 'msgid "s1 s2"\nmsgstr "as it was"\n\nmsgid "s3"\nmsgstr ""\n'
+    files = {"file": ("a.po", po.encode())}
+    number = web.post("/api/documents", files=files, data={"target": "en"}).json()["id"]
+    events_of(web, number)
+    sentences = web.get(f"/api/documents/{number}").json()["sentences"]
+    assert [each["approved"] for each in sentences] == [True, False]
+    assert 'msgstr "as it was"' in web.get(f"/api/documents/{number}/file").text
+    web.put(f"/api/documents/{number}/sentences/0", data={"text": "another"})
+    assert 'msgstr "another"' in web.get(f"/api/documents/{number}/file").text
+
+
+def test_what_cannot_be_done_with_a_document(web: httpx.Client) -> None:
+    wrong = web.post("/api/documents", files={"file": ("a.pdf", b"x")}, data={"target": "en"})
+    assert (wrong.status_code, "pdf" in wrong.json()["error"]) == (400, True)
+    wrong = web.post("/api/documents", files={"file": ("a.docx", b"x")}, data={"target": "en"})
+    assert wrong.status_code == 400
+    assert web.post("/api/documents", data={"text": "s1", "target": "fr"}).status_code == 400
+    number = web.post("/api/documents", data={"text": "s1", "target": "en"}).json()["id"]
+    events_of(web, number)
+    path = f"/api/documents/{number}"
+    assert web.put(f"{path}/sentences/7", data={"text": "x"}).status_code == 404
+    assert web.put(f"{path}/sentences/0", data={"text": " "}).status_code == 400
+    assert web.get(f"{path}/sentences/7/alternatives").status_code == 404
+    assert web.get(f"{path}/file", params={"kind": "pdf"}).status_code == 400
+    broken = web.post(f"{path}/memories", files={"file": ("a.tmx", b"<tmx><body>")})
+    assert (broken.status_code, broken.json().keys()) == (400, {"error"})
+    assert web.get(path).json()["sentences"][0]["translation"] == "t1"
+    assert web.get("/api/documents/none").status_code == 404
+
+
 # Errors.
 
 

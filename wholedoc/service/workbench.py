@@ -162,6 +162,8 @@ class Workbench:
         before = document.done
         if not 0 <= place < len(before.sentences):
             raise RequestError(404, f"there is no sentence {place}")
+        if text is not None and not text.strip():
+            raise RequestError(400, "an approved translation is not empty")
         with document.working:
             if text is None:
                 rest = {t: each for t, each in before.task.approved.items() if t != place}
