@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from socket import socket
 
@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wholedoc import __version__
 from wholedoc.errors import UserError
@@ -58,9 +59,25 @@ def make_app(service: Service, token: str = "") -> FastAPI:
         app.include_router(dialect.make_router(service, runner))
     app.include_router(api.make_router(bench, runner))
     _add_errors(app)
+    app.add_middleware(_Counting, answers=app.state.answers)
     _add_health(app, service)
     app.include_router(api.make_page_router())  # last: it answers whatever is left
     return app
+
+
+class _Counting:
+    """Counts the answers by their status."""
+
+    def __init__(self, app: ASGIApp, answers: "Counter[int]") -> None:
+        self._app, self._answers = app, answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._answers[message["status"]] += 1
+            await send(message)
+
+        await self._app(scope, receive, count if scope["type"] == "http" else send)
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -77,12 +94,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:
         return refuse(RequestError(error.status_code, str(error.detail)), shape_of(request))
-
-    @app.middleware("http")
-    async def count(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await answer(request)
-        app.state.answers[response.status_code] += 1
-        return response
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
