@@ -14,9 +14,12 @@ from wholedoc.app.documents import (
     translate_document,
 )
 from wholedoc.cli import app
+from wholedoc.config import CorpusFiles
+from wholedoc.corpus.readers import read_corpus
 from wholedoc.decoding.alignment import align, token_spans
 from wholedoc.decoding.results import Translation
 from wholedoc.decoding.translator import Translator
+from wholedoc.formats.exchange import Pair, write_tmx, write_xliff
 from wholedoc.formats.segments import Segment, Tag, check_tags, plain
 
 BOLD = Tag("open", 1, "<b>"), Tag("close", 1, "</b>")
@@ -135,6 +138,24 @@ def test_the_model_attends_to_the_word_it_translates(learned_toy: Path) -> None:
     document = translator.translate(["s1 s2 s3"])
     origins = translator.align(document, 0)
     assert [origin.source for origin in origins] == [0, 3, 6]
+
+
+# For other tools.
+
+
+def test_what_is_written_for_other_tools_can_be_read_again(tmp_path: Path) -> None:
+    pairs = [Pair("Eins & <zwei>.", "One & <two>.", True), Pair("Drei\x02.", "Three.", False)]
+    read = Xliff(write_xliff(pairs, "a.docx", "de", "en"), "a.xlf", "de", "en")
+    assert [plain(segment.source) for segment in read.segments] == ["Eins & <zwei>.", "Drei."]
+    assert [segment.approved for segment in read.segments] == [True, False]
+    file = tmp_path / "a.tmx"
+    file.write_bytes(write_tmx(pairs, "a.docx", "de", "en"))
+    (document,) = read_corpus(CorpusFiles(str(file)), "de", "en")
+    assert document.name == "a.docx"
+    assert [(pair.src, pair.trg) for pair in document] == [
+        ("Eins & <zwei>.", "One & <two>."),
+        ("Drei.", "Three."),
+    ]
 
 
 # The command line.
