@@ -21,6 +21,7 @@ from wholedoc.decoding.results import Translation
 from wholedoc.decoding.translator import Translator
 from wholedoc.formats.exchange import Pair, write_tmx, write_xliff
 from wholedoc.formats.segments import Segment, Tag, check_tags, plain
+from wholedoc.formats.xliff import Xliff
 
 BOLD = Tag("open", 1, "<b>"), Tag("close", 1, "</b>")
 
