@@ -318,13 +318,13 @@ def test_finished_sentences_leave_the_batch(
 ) -> None:
     """No more rows are computed at a step than there are sentences that may still go on."""
     rows: list[int] = []
-    predict = search_module._Frontier.predict
+    predict = search_module.Frontier.predict
 
-    def counted(frontier: search_module._Frontier, step: int) -> tuple[Tensor, Tensor, Tensor]:
+    def counted(frontier: search_module.Frontier, step: int) -> tuple[Tensor, Tensor, Tensor]:
         rows.append(len(frontier.words))
         return predict(frontier, step)
 
-    monkeypatch.setattr(search_module._Frontier, "predict", counted)
+    monkeypatch.setattr(search_module.Frontier, "predict", counted)
     config = replace(GREEDY, beam=width)
     for model in models.values():
         rows.clear()

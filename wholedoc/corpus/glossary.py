@@ -26,7 +26,7 @@ from wholedoc.errors import UserError
 # A mark above a letter may be a character of its own.
 _TOKEN = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")
 _HEADER = ("source", "target")
-_MOST_FORMS = 12
+_MOST_FORMS = 4
 _CONCEPTS, _LANGUAGES = ("termEntry", "conceptEntry"), ("langSet", "langSec")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 

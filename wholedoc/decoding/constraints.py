@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from wholedoc.config import SearchConfig
@@ -25,7 +25,10 @@ from wholedoc.model.memory import Readings
 from wholedoc.model.recall import Cells
 
 _LEAST_ROWS = 2  # hypotheses of a bank, however narrow the beam
-_MOST_ROWS = 96  # of all banks, but for the least of each
+_MOST_ROWS = 48  # of all banks, but for the least of each
+_PLACE = 2.0  # how much it counts that a term begins where its source term is attended to
+_LEAST_SEEN = 0.01
+_MOST_LONGER = 1  # tokens that another form may have more than the shortest before it
 _INSIDE = re.compile(r"\w|<0x")  # how a token begins that goes on with a word; <0x0A> is a byte
 _OPEN = re.compile(r"[^\w>]$")  # how one ends that a word may follow without a space
 _Span = tuple[int, int]
@@ -40,6 +43,8 @@ class Requirement:
     """Others that serve as well."""
     literal: bool = False
     """Whether it is wanted letter by letter, and may stand inside a word."""
+    source: tuple[int, ...] = ()
+    """The source tokens that it translates, where they are known."""
 
 
 Wanted = Sequence[Sequence[Requirement]]
@@ -61,8 +66,10 @@ class Constraint:
     forms: tuple[Form, ...]
     whole: bool = True
     """Whether a word must end where it ends."""
+    source: tuple[int, ...] = ()
+    """The source tokens that should be attended to where it begins; any, if empty."""
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The tokens that it counts for when it is met."""
         return max(len(form.tokens) for form in self.forms)
@@ -84,15 +91,21 @@ class Rules:
     """How a hypothesis meets constraints, token by token."""
 
     constraints: Sequence[Constraint]
-    inside: Bool[Tensor, " token"]
-    """Which tokens go on with a word."""
-    open: Bool[Tensor, " token"]
-    """Which tokens a word may follow without a space."""
+    inside: Sequence[bool]
+    """Whether each token goes on with a word."""
+    open: Sequence[bool]
+    """Whether a word may follow each token without a space."""
 
     @cached_property
     def total(self) -> int:
         """The bank of hypotheses that have met everything."""
         return sum(constraint.size for constraint in self.constraints)
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """All tokens of the constraints."""
+        forms = [form for constraint in self.constraints for form in constraint.forms]
+        return sorted({token for form in forms for token in form.tokens})
 
     def complete(self, standing: Standing) -> int | None:
         """The constraint that is met if the next token does not undo it."""
@@ -138,31 +151,56 @@ class Rules:
         )
 
     def _ends(self, constraint: int, token: int) -> bool:
-        return not (self.constraints[constraint].whole and bool(self.inside[token]))
+        return not (self.constraints[constraint].whole and self.inside[token])
 
-    def _beginning(self, met: frozenset[int], last: int | None) -> Iterator[tuple[int, int, Form]]:
+    def _beginning(self, met: frozenset[int], last: int | None) -> "list[tuple[int, int, Form]]":
         """The forms that may begin here."""
-        for c, constraint in enumerate(self.constraints):
-            for f, form in enumerate(constraint.forms) if c not in met else ():
-                after_mark = last is not None and bool(self.open[last])
-                fits = {"anywhere": True, "start": last is None, "open": after_mark}
-                if fits[form.place]:
-                    yield c, f, form
+        after_mark = last is not None and self.open[last]
+        key = met, last is None, after_mark
+        if key not in self._begin:
+            fits = {"anywhere": True, "start": last is None, "open": after_mark}
+            self._begin[key] = [
+                (c, f, form)
+                for c, constraint in enumerate(self.constraints)
+                for f, form in enumerate(constraint.forms)
+                if c not in met and fits[form.place]
+            ]
+        return self._begin[key]
+
+    @cached_property
+    def _begin(self) -> "dict[tuple[frozenset[int], bool, bool], list[tuple[int, int, Form]]]":
+        """What may begin, by all that it depends on."""
+        return {}
 
 
 class _Row(NamedTuple):
     """A hypothesis, or one that may become one: its last token, and where it comes from."""
 
     score: float
+    """log P."""
     parent: int
     column: int
     token: int
     standing: Standing
+    placed: float = 0.0
+    """What is added in ranking for where the constraints that are met began."""
+    begun: float = 0.0
+    """What is added for where the one that is begun did."""
 
     @property
     def order(self) -> tuple[float, int, int]:
         """Best first."""
-        return -self.score, self.parent, self.column
+        return -(self.score + self.extra), self.parent, self.column
+
+    @property
+    def extra(self) -> float:
+        """What is added in ranking."""
+        return self.placed + self.begun
+
+    def follow(self, score: float, parent: int, column: int, token: int, then: Standing) -> "_Row":
+        """This hypothesis with one more token, which begins nothing."""
+        placed = self.placed + self.begun if then.met != self.standing.met else self.placed
+        return _Row(score, parent, column, token, then, placed, self.begun if then.depth else 0.0)
 
 
 @torch.inference_mode()
@@ -178,8 +216,7 @@ def search_constrained(
     """The best translations of a sentence that meet all constraints, best first; maybe none."""
     device = predictor.words.device
     tokens, lengths = torch.tensor([list(src)], device=device), torch.tensor([len(src)])
-    forms = [form.tokens for constraint in rules.constraints for form in constraint.forms]
-    allowed = torch.tensor([token for form in forms for token in form], device=device)
+    allowed = torch.tensor(rules.tokens, device=device)
     started = predictor.start(tokens, lengths.to(device), readings, cells, allowed)
     caps = length_caps([len(src)], config)
     trace = Trace([len(src)], nbest, length_penalties(predictor, cells, 1, config))
@@ -194,19 +231,20 @@ class _Banks:
     def __init__(self, frontier: Frontier, rules: Rules, width: int) -> None:
         self.frontier, self.rules, self.width = frontier, rules, width
         self.rows = max(_LEAST_ROWS, min(width, _MOST_ROWS // (rules.total + 1)))
-        self.words = frontier.sentences.words.tolist()
-        self.columns = {token: n for n, token in reversed(list(enumerate(self.words)))}
-        self.inside = rules.inside.to(frontier.live.device)[frontier.sentences.words]
+        words = frontier.sentences.words
+        self.words = words.tolist()
+        self.columns = {token: self.words.index(token) for token in rules.tokens}
+        self.inside = torch.tensor(rules.inside, device=words.device)[words]
 
     def run(self, trace: Trace) -> None:
         """Search until as many hypotheses have ended as the beam is wide, or all have."""
         rows = [_Row(0.0, 0, -1, -1, Standing())]
         for step in range(self.frontier.caps[0] + 1):
             logits, total, weights = self.frontier.predict(step)
-            before = torch.tensor([row.score for row in rows]).to(logits)
+            before = logits.new_tensor([row.score for row in rows])
             scores = logits + (before - total)[:, None]
             trace.weights.append(weights.flatten(0, 1))
-            ends, rows = self._choose(self._continuations(scores, rows))
+            ends, rows = self._choose(self._continuations(scores, rows, weights[0]))
             self._finish(trace, ends)
             if not rows or len(trace.ended[0]) >= self.width:
                 break
@@ -221,7 +259,8 @@ class _Banks:
             device = self.frontier.live.device
             parents = torch.tensor([end.parent for end in ends], device=device)
             scores = torch.tensor([end.score for end in ends], dtype=torch.float64)
-            trace.finish(parents.new_zeros(len(ends)), parents, scores, self.frontier.state.upper)
+            states, extra = self.frontier.state.upper, [end.extra for end in ends]
+            trace.finish(parents.new_zeros(len(ends)), parents, scores, states, extra)
 
     def _choose(self, found: Iterable[_Row]) -> tuple[list[_Row], list[_Row]]:
         """Of all continuations those that end, and the best of each bank to go on from.
@@ -240,47 +279,62 @@ class _Banks:
         return ends, going
 
     def _continuations(
-        self, scores: Float[Tensor, "row output"], rows: Sequence[_Row]
+        self,
+        scores: Float[Tensor, "row output"],
+        rows: Sequence[_Row],
+        weights: Float[Tensor, "row src_word"],
     ) -> Iterator[_Row]:
-        """Every continuation that may be among the best of its bank."""
-        places = self._best_words(scores, rows)
+        """Every continuation that may be among the best of its bank.
+
+        Words that no constraint has all lead to one standing, or to two: where a constraint is
+        complete, one to go on with its word and one not to. Of either kind the best are enough.
+        """
+        place = self._places(weights)
+        ends = scores[:, EOS].tolist()
+        scores[:, EOS] = -math.inf
         for parent, row in enumerate(rows):
             last = row.token if row.token >= 0 else None
-            wanted = self.rules.next_tokens(row.standing, last)
-            places |= {(parent, self.columns[token]) for token in wanted}
-        chosen = sorted(places)
-        parents, columns = torch.tensor(chosen, device=scores.device).unbind(dim=1)
-        for (parent, column), score in zip(chosen, scores[parents, columns].tolist(), strict=True):
-            token, before = self.words[column], rows[parent]
-            if score == -math.inf:
-                continue
-            if token != EOS:
-                last = before.token if before.token >= 0 else None
-                standing = self.rules.follow(before.standing, token, last)
-                yield _Row(score, parent, column, token, standing)
-            elif self.rules.bank(before.standing) == self.rules.total:
-                yield _Row(score, parent, column, token, before.standing)
+            if self.rules.bank(row.standing) == self.rules.total and ends[parent] > -math.inf:
+                yield row.follow(ends[parent], parent, EOS, EOS, row.standing)
+            wanted = sorted(self.rules.next_tokens(row.standing, last))
+            columns = [self.columns[token] for token in wanted]
+            found = scores[parent, columns].tolist()
+            scores[parent, columns] = -math.inf
+            for token, column, score in zip(wanted, columns, found, strict=True):
+                if score > -math.inf:
+                    standing = self.rules.follow(row.standing, token, last)
+                    after = row.follow(score, parent, column, token, standing)
+                    if standing.depth == 1:
+                        after = after._replace(begun=place[parent][standing.begun[0][0]])
+                    yield after
+        yield from self._others(scores, rows)
 
-    def _best_words(
-        self, scores: Float[Tensor, "row output"], rows: Sequence[_Row]
-    ) -> set[tuple[int, int]]:
-        """The best words of each row; where one may undo what is met, the best of either kind."""
-        forms = sum(len(constraint.forms) for constraint in self.rules.constraints)
-        count = min(self.rows + forms + 1, scores.shape[-1])  # forms and </s> may be among them
-        complete = [
-            n for n, row in enumerate(rows) if self.rules.complete(row.standing) is not None
-        ]
-        parts = [(list(range(len(rows))), scores)]
-        if complete:
-            some = scores[torch.tensor(complete, device=scores.device)]
-            masks = (self.inside, ~self.inside)
-            parts += [(complete, some.masked_fill(mask, -math.inf)) for mask in masks]
-        return {
-            (parent, column)
-            for parents, table in parts
-            for parent, best in zip(parents, table.topk(count).indices.tolist(), strict=True)
-            for column in best
-        }
+    def _places(self, weights: Float[Tensor, "row src_word"]) -> list[list[float]]:
+        """What is added for each row and each constraint if that begins here.
+
+        A term should stand where the source term is translated: where that is attended to.
+        """
+        every = []
+        for constraint in self.rules.constraints:
+            seen = weights[:, list(constraint.source)].sum(dim=-1)
+            added = _PLACE * seen.clamp(_LEAST_SEEN, 1).log()
+            every.append(added if constraint.source else torch.zeros_like(added))
+        return torch.stack(every, dim=1).tolist()
+
+    def _others(self, scores: Float[Tensor, "row output"], rows: Sequence[_Row]) -> Iterator[_Row]:
+        """The best continuations of each row with a word that no constraint has."""
+        tables = [scores]
+        if any(self.rules.complete(row.standing) is not None for row in rows):
+            tables = [scores.masked_fill(mask, -math.inf) for mask in (self.inside, ~self.inside)]
+        for table in tables:
+            best, columns = table.topk(min(self.rows, table.shape[-1]))
+            found = zip(rows, best.tolist(), columns.tolist(), strict=True)
+            for parent, (row, row_scores, places) in enumerate(found):
+                last = row.token if row.token >= 0 else None
+                standing = self.rules.follow(row.standing, self.words[places[0]], last)
+                for score, column in zip(row_scores, places, strict=True):
+                    if score > -math.inf:
+                        yield row.follow(score, parent, column, self.words[column], standing)
 
 
 class Enforcer:
@@ -326,7 +380,7 @@ class Enforcer:
             seen = () if span is None else (text[slice(*span)],)
             forms = self._forms([*seen, required.text, *required.forms], required.literal)
             if forms:
-                constraints[n] = Constraint(forms, not required.literal)
+                constraints[n] = Constraint(forms, not required.literal, required.source)
         return Rules(list(constraints.values()), *self._edges), set(constraints)
 
     def search(
@@ -361,7 +415,9 @@ class Enforcer:
                 capital = text[:1].upper() + text[1:]
                 ways.append(Form(tuple(self.vocabulary.encode(capital)), "start"))
             for form in ways:
-                if form.tokens and UNK not in form.tokens:
+                shortest = min(map(len, forms), default=len(form.tokens))
+                fits = 0 < len(form.tokens) <= shortest + _MOST_LONGER
+                if fits and UNK not in form.tokens:
                     forms.setdefault(form.tokens, form)
         return tuple(forms.values())
 
@@ -372,10 +428,10 @@ class Enforcer:
         return tuple(rest) if first == mark and not alone else ()
 
     @cached_property
-    def _edges(self) -> tuple[Bool[Tensor, " token"], Bool[Tensor, " token"]]:
+    def _edges(self) -> tuple[list[bool], list[bool]]:
         """Which tokens go on with a word, and which ones a word may follow without a space."""
         tokens = self.vocabulary.to_tokens(range(len(self.vocabulary)))
         joins = isinstance(self.vocabulary, SubwordVocabulary)
         inside = [joins and bool(_INSIDE.match(token)) for token in tokens]
         after = [not joins or bool(_OPEN.search(token)) for token in tokens]
-        return torch.tensor(inside), torch.tensor(after)
+        return inside, after

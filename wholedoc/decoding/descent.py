@@ -174,9 +174,8 @@ class _CoordinateDescent:
         """Search again, one by one, for those of ``found`` that lack what is required of them."""
         device = self.system.device
         wanted = [document.wanted_of(t) for document, t in places]
-        lacking = [
-            i for i, each in enumerate(wanted) if each and enforcer.missing(each, found[i][0])
-        ]
+        asked = [i for i, each in enumerate(wanted) if each]
+        lacking = [i for i in asked if enforcer.missing(wanted[i], found[i][0])]
         known = [places[i][0].known_of(places[i][1]) for i in lacking]
         cells_of = look_up(predictor.recaller, known)
 

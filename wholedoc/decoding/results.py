@@ -15,6 +15,8 @@ from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.recollection import RecalledWord
 from wholedoc.tm.memory import TranslationMemory
 
+TermState = Literal["kept", "enforced", "missing"]
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -43,7 +45,7 @@ class Term:
     start: int
     end: int
     """Where it stands in the sentence."""
-    state: Literal["kept", "enforced", "missing"]
+    state: TermState
     """Whether the translation has it: by itself, because it had to, or not at all."""
 
 

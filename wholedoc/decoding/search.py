@@ -258,13 +258,15 @@ class Trace:
         rows: Int[Tensor, " end"],
         log_probabilities: Float[Tensor, " end"],
         states: Float[Tensor, "row hidden"],
+        extra: Sequence[float] = (),
     ) -> None:
-        """Hypotheses that end at this step, each with its row."""
+        """Hypotheses that end at this step, each with its row; ``extra`` counts in ranking too."""
         step = len(self.weights) - 1
         kept = states.index_select(0, rows)  # a view would keep the states of all rows alive
         ends = zip(sentences.tolist(), rows.tolist(), log_probabilities.tolist(), kept, strict=True)
-        for sentence, row, log_probability, state in ends:
-            score = log_probability / (step + 1) ** self.length_penalties[sentence]
+        for n, (sentence, row, log_probability, state) in enumerate(ends):
+            ranked = log_probability + extra[n] if extra else log_probability
+            score = ranked / (step + 1) ** self.length_penalties[sentence]
             end = _End(sentence, step, row, log_probability, score, state)
             self.ended[sentence].append(end)
 

@@ -16,7 +16,7 @@ from wholedoc.config import Config, ScoringMemory, SearchConfig, build
 from wholedoc.corpus.documents import clean_text
 from wholedoc.corpus.glossary import Found, Glossary
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary
-from wholedoc.decoding.alignment import Origin, align
+from wholedoc.decoding.alignment import Origin, align, token_spans
 from wholedoc.decoding.cells import Recaller
 from wholedoc.decoding.constraints import Enforcer, Requirement
 from wholedoc.decoding.descent import translate_documents
@@ -34,6 +34,7 @@ from wholedoc.decoding.results import (
     ScoredDocument,
     Task,
     Term,
+    TermState,
     TranslatedDocument,
     Translation,
 )
@@ -102,16 +103,10 @@ class _Prepared:
     """The terms of the glossary in each piece of each sentence."""
 
     @property
-    def wanted(self) -> list[list[Requirement]]:
-        """What is required of the translation of each piece; nothing without a glossary."""
-        glossary = self.task.glossary
-        if glossary is None:
-            return []
-        return [
-            [Requirement(each.entry.target, glossary.forms[each.entry.target]) for each in terms]
-            for of_sentence in self.found
-            for terms in of_sentence
-        ]
+    def pieces_with_terms(self) -> list[tuple[_Piece, list[Found]]]:
+        """All pieces, each with the terms in it."""
+        sentences = zip(self.pieces, self.found, strict=True)
+        return [pair for each in sentences for pair in zip(*each, strict=True)]
 
     @property
     def counts(self) -> list[int]:
@@ -372,7 +367,7 @@ class Translator:
             measure,
             [each.known_of_pieces for each in prepared],
             [self._encode_approved(each.fixed, task.config) for each in prepared],
-            [each.wanted for each in prepared],
+            [self._wanted(each) for each in prepared],
             self._enforcer if task.glossary else None,
         )
         counts = [each.counts for each in prepared]
@@ -492,9 +487,26 @@ class Translator:
             self._terms(document, prepared) if task.glossary else [[] for _ in counts],
         )
 
+    def _wanted(self, prepared: "_Prepared") -> list[list[Requirement]]:
+        """What is required of the translation of each piece; nothing without a glossary."""
+        glossary = prepared.task.glossary
+        if glossary is None:
+            return []
+        wanted = []
+        for piece, terms in prepared.pieces_with_terms:
+            spans = token_spans(piece.text, self.src_vocabulary.tokens(clean_text(piece.text)))
+            of_piece: list[Requirement] = []
+            for start, end, entry in terms:
+                within = (n for n, (a, b) in enumerate(spans) if a < end and b > start)
+                source = tuple(n for n in within if n < len(piece.tokens) - 1)
+                forms = glossary.forms[entry.target]
+                of_piece.append(Requirement(entry.target, forms, source=source))
+            wanted.append(of_piece)
+        return wanted
+
     def _terms(self, document: DocumentTranslation, prepared: "_Prepared") -> list[list[Term]]:
         """The terms of each sentence, and whether its translation has them."""
-        hypotheses, wanted = iter(document.passes[-1]), iter(prepared.wanted)
+        hypotheses, wanted = iter(document.passes[-1]), iter(self._wanted(prepared))
         every = []
         for t, place in enumerate(prepared.places):
             terms: list[Term] = []
@@ -504,16 +516,11 @@ class Translator:
                 text = self._translation(piece.text, best, prepared.task.config).text
                 spans = self._enforcer.locate(next(wanted), prepared.given.get(place, text))
                 for n, (each, span) in enumerate(zip(found, spans, strict=True)):
-                    enforced = "enforced" if n in best.enforced else "kept"
-                    terms.append(
-                        Term(
-                            each.entry.source,
-                            each.entry.target,
-                            each.start + offset,
-                            each.end + offset,
-                            "missing" if span is None else enforced,
-                        )
-                    )
+                    state: TermState = "enforced" if n in best.enforced else "kept"
+                    start, end = each.start + offset, each.end + offset
+                    if span is None:
+                        state = "missing"
+                    terms.append(Term(each.entry.source, each.entry.target, start, end, state))
                 offset += len(piece.text) + len(piece.separator)
             every.append(terms)
         return every
@@ -661,8 +668,7 @@ def _replaced(
 ) -> TranslatedDocument:
     """A document of which some sentences were translated again."""
     parts: dict[str, Any] = {}
-    names = ("candidates", "pieces", "known", "terms")
-    names += ("recall",) * (before.recall is not None)
+    names = ["candidates", "pieces", "known", "terms", *["recall"] * (before.recall is not None)]
     for name in names:
         parts[name] = list(getattr(before, name))
         for place, value in zip(places, getattr(again, name), strict=True):
