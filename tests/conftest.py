@@ -10,7 +10,7 @@ from jaxtyping import install_import_hook
 
 # Every tensor that enters or leaves a function of these packages is checked against its
 # annotation. Only here; users do not pay for it. The translator checks its arguments itself.
-DECODING = ("descent", "document", "predictor", "results", "scoring", "search")
+DECODING = ("constraints", "descent", "document", "predictor", "results", "scoring", "search")
 install_import_hook(
     ["wholedoc.model", *(f"wholedoc.decoding.{name}" for name in DECODING)], "beartype.beartype"
 )

@@ -26,6 +26,7 @@ RANK = dict.fromkeys(BASE, 0) | {name: rank for rank, name in enumerate(LAYERS, 
 # `__init__` offers the translator at the top of the package, imported when it is asked for.
 FROM_INIT = {
     "wholedoc.config",
+    "wholedoc.corpus.glossary",
     "wholedoc.decoding.results",
     "wholedoc.decoding.translator",
     "wholedoc.errors",

@@ -4,16 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wholedoc.config import SearchConfig
-    from wholedoc.decoding.results import ScoredDocument, TranslatedDocument, Translation
+    from wholedoc.corpus.glossary import Glossary
+    from wholedoc.decoding.results import ScoredDocument, Term, TranslatedDocument, Translation
     from wholedoc.decoding.translator import Knowledge, Translator
     from wholedoc.errors import UserError
     from wholedoc.tm.memory import TranslationMemory
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "Glossary",
     "Knowledge",
     "ScoredDocument",
     "SearchConfig",
+    "Term",
     "TranslatedDocument",
     "Translation",
     "TranslationMemory",
@@ -23,6 +26,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Glossary": "wholedoc.corpus.glossary",
     "Knowledge": "wholedoc.decoding.translator",
     "SearchConfig": "wholedoc.config",
     "TranslationMemory": "wholedoc.tm.memory",
