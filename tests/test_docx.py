@@ -404,3 +404,17 @@ def test_damaged_data_is_named() -> None:
     data[at : at + 8] = b"\xff" * 8
     with pytest.raises(UserError, match=r"word/document.xml: damaged"):
         read(bytes(data))
+
+
+def test_fields_that_nest_or_begin_without_end_are_read() -> None:
+    begin = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
+    deep = run("a")
+    for _ in range(1000):
+        deep = field("HYPERLINK x", deep)
+    data = make(p(run("b "), deep) + p(begin * 20_000, run("c")))
+    document = read(data)
+    assert [plain(segment.source) for segment in document.segments] == ["b ", "c"]
+    out = document.write([segment.source for segment in document.segments])
+    assert canonical(members(out)["word/document.xml"]) == canonical(
+        members(data)["word/document.xml"]
+    )

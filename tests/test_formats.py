@@ -187,6 +187,13 @@ def test_splitting_loses_no_character(text: str, language: str) -> None:
         ("{name}, {0}, {{ value }}, ${home}", ["{name}", "{0}", "{{ value }}", "${home}"]),
         ('Mit <x id="1"/> hier', ['<x id="1"/>']),
         ("in /usr/share/doc und $HOME", ["/usr/share/doc", "$HOME"]),
+        ("Titel {#ein-anker} {: .art }", ["{#ein-anker}", "{: .art }"]),
+        (
+            '{% link "a" %} {{< bild src="b" >}} {# Dateien}',
+            ['{% link "a" %}', '{{< bild src="b" >}}'],
+        ),
+        ("Option %r (%s.%s) 50%rabatt file:%d", ["%r", "%s", "%s", "%d"]),
+        ("Siehe ~/.config/x.toml. In /etc/apt/.", ["~/.config/x.toml", "/etc/apt/"]),
         ("%PRODUCTNAME% %1", ["%PRODUCTNAME%", "%1"]),
         ("50 % davon, 5 %igen, 100%.", []),
         ("und/oder, a < b > c", []),
@@ -205,6 +212,7 @@ def test_not_text(text: str) -> None:
 def test_missing_protected_parts_are_counted() -> None:
     assert missing_protected("%s und %s", "%s and %s") == []
     assert missing_protected("%s und %s", "%s and") == [(7, 9)]
+    assert missing_protected("Wert %d", "value %dred") == [(5, 7)]
 
 
 # Plain text.

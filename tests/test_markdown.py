@@ -230,6 +230,39 @@ def test_emphasis_inside_a_word_is_still_emphasis() -> None:
     assert translated(text, ("a", start, "b.", end, "c")) == "a<em>b.</em>c\n"
 
 
+def test_two_pieces_of_code_do_not_become_one() -> None:
+    text = "`a` und `b` oder *c*`d`.\n"
+    (segment,) = read(text).segments
+    first, second, opening, closing, last = tags_of(segment.source)
+    out = translated(text, (first, second, opening, "c", closing, last, " and or."))
+    assert out == "`a` `b`*c*`d` and or.\n"
+    again = [tag.shown for tag in tags_of(read(out).segments[0].source)]
+    assert again == ["`a`", "`b`", "*", "*", "`d`"]
+
+
+def test_a_line_ends_after_emphasis_and_a_space() -> None:
+    text = "*a*\nb c\n"
+    (segment,) = read(text).segments
+    opening, closing, end = tags_of(segment.source)
+    assert translated(text, (opening, "x", closing, " ", end, "y")) == "*x*\ny\n"
+    assert translated(text, (" ", end, opening, "x", closing, "y")) == "*x*y\n"
+
+
+def test_a_paragraph_may_begin_with_the_end_of_a_line() -> None:
+    check_identity("\\\n*\n")
+    check_identity("a\n\\\n\\\nb\n")
+
+
+def test_a_control_character_is_no_white_space() -> None:
+    check_identity("*0\x1f* *\x1ca*\n")
+
+
+def test_emphasis_that_nests_without_end_is_text() -> None:
+    text = "*" * 3001 + "a" + "*" * 3001 + "\n"
+    (segment,) = check_identity(text).segments
+    assert segment.source == (text.strip(),)
+
+
 def test_an_empty_link_stays() -> None:
     _, start, _, end = read("a [b](c)").segments[0].source
     assert translated("a [b](c)", ("a ", start, end)) == "a [](c)"

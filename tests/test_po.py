@@ -91,6 +91,15 @@ def test_what_a_person_changes_in_an_approved_entry_is_not_fuzzy() -> None:
     assert 'msgstr ""\n"eins\\n"\n"zwei"\n' in written
 
 
+def test_flags_of_an_obsolete_entry_are_its_own() -> None:
+    old = '#, fuzzy\n#| msgid "older"\n#~ msgid "old"\n#~ msgstr "alt"\n\n'
+    document = read(HEADER + old + 'msgid "a"\nmsgstr "b"\n\n' + old + 'msgid "c"\nmsgstr ""\n')
+    assert [segment.approved for segment in document.segments] == [True, False]
+    written = document.write([None, ("C",)]).decode()
+    assert written.endswith('\n\n#, fuzzy\nmsgid "c"\nmsgstr "C"\n')
+    assert written.count(old) == 2
+
+
 def test_all_forms_but_the_first_get_the_plural() -> None:
     text = HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\nmsgstr[2] ""\n'
     written = read(text).write([("x",), ("y",)]).decode()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wholedoc.errors import UserError
+from wholedoc.formats.placing import find_units, place_tags
 from wholedoc.formats.segments import Content, Tag, plain, shown
 from wholedoc.formats.subtitles import Subtitles
 
@@ -248,3 +249,10 @@ def test_tags_that_do_not_nest_stand_alone() -> None:
     (segment,) = read("00:00:01,000 --> 00:00:02,000\n<i>a<b>b</i>c</b>\n").segments
     kinds = [part.kind for part in segment.source if isinstance(part, Tag)]
     assert kinds == ["open", "alone", "close", "alone"]
+
+
+def test_tags_that_nest_without_end_are_read() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\n" + "<i>" * 2000 + "A" + "</i>" * 2000 + "\n"
+    (segment,) = read(text).segments
+    placed = place_tags(segment.source, "B", find_units("B", [(0, 1, 0)]))
+    assert shown(placed) == "<i>" * 2000 + "B" + "</i>" * 2000

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from wholedoc.errors import UserError
-from wholedoc.formats.segments import Content, normalised, shown
+from wholedoc.formats.placing import find_units, place_tags
+from wholedoc.formats.segments import Content, normalised, plain, shown
 from wholedoc.formats.xliff import Xliff
 
 OLD = """<?xml version='1.0' encoding="UTF-8" standalone="no"?>
@@ -337,3 +338,25 @@ def test_a_half_does_not_reach_out_of_an_element() -> None:
 def test_white_space_around_a_source_is_around_its_target() -> None:
     data = read(NEW).write([None, None, None, read(NEW).segments[3].source])
     assert "<target>\n      Two\n      lines\n    </target>" in data.decode()
+
+
+def test_a_target_comes_after_a_source_that_is_not_cut() -> None:
+    text = (
+        '<xliff version="1.2"><file source-language="en"><body><trans-unit id="1">'
+        "<source>A</source><seg-source>A</seg-source><note>n</note>"
+        "</trans-unit></body></file></xliff>"
+    )
+    (unit,) = etree.fromstring(read(text).write([("B",)])).iter("trans-unit")
+    assert [child.tag for child in unit] == ["source", "seg-source", "target", "note"]
+
+
+def test_halves_that_nest_without_end_are_read() -> None:
+    opening = "".join(f'<bpt id="{n}"/>' for n in range(2000))
+    closing = "".join(f'<ept id="{n}"/>' for n in reversed(range(2000)))
+    text = (
+        '<xliff version="1.2"><file source-language="en"><body><trans-unit id="1">'
+        f"<source>{opening}A{closing}</source></trans-unit></body></file></xliff>"
+    )
+    (segment,) = read(text).segments
+    placed = place_tags(segment.source, "B", find_units("B", [(0, 1, 0)]))
+    assert (shown(placed).count("<bpt"), plain(placed)) == (2000, "B")

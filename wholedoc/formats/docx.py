@@ -48,6 +48,7 @@ _DELETED = frozenset({"del", "moveFrom"})
 _CHOSEN = frozenset({"dropDownList", "comboBox", "date", "checkbox", "citation"})
 _FIELD = frozenset({"fldChar", "instrText"})
 _UNSEEN = frozenset({"lang", "noProof"})  # of runs that look alike all the same
+_MOST_DEPTH = 50  # of fields in fields
 _NAMES = ("b", "i", "u", "strike", "vertAlign", "highlight", "color")
 
 
@@ -308,23 +309,24 @@ def _is_link(instruction: str) -> bool:
     return instruction.strip().upper().startswith("HYPERLINK")
 
 
-def _join_fields(nodes: list[Node]) -> list[Node]:
+def _join_fields(nodes: list[Node], depth: int = 0) -> list[Node]:
     """Nodes with each field as one: a pair where it is a link, else alone.
 
     Parts of a field that begins or ends elsewhere are one where they stand beside each other.
     """
     joined: list[Node] = []
+    ends = _ends_of_fields(nodes)
     at = 0
     while at < len(nodes):
-        end = _end_of_field(nodes, at)
-        if end is not None:
-            joined.append(_field(nodes[at:end]))
-            at = end
+        if at in ends:
+            joined.append(_field(nodes[at : ends[at]], depth))
+            at = ends[at]
             continue
         node, before = nodes[at], joined[-1] if joined else None
-        both = isinstance(node, Alone) and isinstance(before, Alone)
-        if both and _field_part(node) and _field_part(before):
-            joined[-1] = Alone([*before.pieces, *node.pieces], "<field/>")  # type: ignore[union-attr]
+        if isinstance(before, Alone) and _field_part(node) and _field_part(before):
+            before.pieces.extend(node.pieces)  # type: ignore[union-attr]
+        elif isinstance(node, Alone) and _field_part(node):
+            joined.append(Alone(list(node.pieces), "<field/>"))
         else:
             joined.append(node)
         at += 1
@@ -341,23 +343,25 @@ def _field_part(node: Node | None) -> str:
     return _attribute(part, "fldCharType") or _local(part)
 
 
-def _end_of_field(nodes: Sequence[Node], start: int) -> int | None:
-    """Where the field that begins at a place has ended; None where none begins or it goes on."""
-    if _field_part(nodes[start]) != "begin":
-        return None
-    depth = 0
-    for n in range(start, len(nodes)):
-        part = _field_part(nodes[n])
-        depth += (part == "begin") - (part == "end")
-        if depth == 0:
-            return n + 1
-    return None
+def _ends_of_fields(nodes: Sequence[Node]) -> dict[int, int]:
+    """Where each field that begins among some nodes has ended, if it does there."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for n, node in enumerate(nodes):
+        part = _field_part(node)
+        if part == "begin":
+            opened.append(n)
+        elif part == "end" and opened:
+            ends[opened.pop()] = n + 1
+    return ends
 
 
-def _field(nodes: list[Node]) -> Node:
+def _field(nodes: list[Node], depth: int) -> Node:
     """A whole field as one node."""
+    if depth == _MOST_DEPTH:
+        return Alone(_flat(nodes), "<field/>")
     middle = _end_of_instruction(nodes)
-    opening, inside = _flat(nodes[:middle]), _join_fields(nodes[middle:-1])
+    opening, inside = _flat(nodes[:middle]), _join_fields(nodes[middle:-1], depth + 1)
     words = (piece.node.text or "" for piece in opening if _is_instruction(piece.node))
     if _is_link("".join(words)) and has_text(inside):
         return Pair(inside, "a", opening=opening, closing=_flat(nodes[-1:]))

@@ -233,8 +233,8 @@ class Html:
                 raw = self._raw(*piece.spans[part.kind, part.id], edits)
                 written += raw
                 wanted += raw
-        same = written == self._text[piece.start : piece.end]  # which was read as it should
-        return written if same or _reading(written) == _reading(wanted) else wanted
+        known = (wanted, self._text[piece.start : piece.end])  # which are read as they should
+        return written if written in known or _reading(written) == _reading(wanted) else wanted
 
     def _escape(self, text: str, at: int) -> str:
         """A character that the source of its segment does not have."""
@@ -314,7 +314,8 @@ def _is_value(piece: _Piece) -> bool:
 
 def _as_value(written: str, careful: str, quote: str) -> str:
     """The value of an attribute: as it was written, where it then reads as it should."""
-    if _decoded(written, in_value=True) != _decoded(careful, in_value=True):
+    same = written == careful
+    if not same and _decoded(written, in_value=True) != _decoded(careful, in_value=True):
         written = careful
     if quote:
         return written if quote not in written else careful

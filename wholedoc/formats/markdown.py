@@ -7,9 +7,10 @@ descriptions of pictures.
 
 import re
 from bisect import bisect_right
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
@@ -35,10 +36,12 @@ _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
 _MARKER = re.compile(r"(?:[-+]|#{1,6})(?=\s|$)|>|={1,}\s*$")
 _NUMBER = re.compile(r"\d{1,9}[.)](?=\s|$)")
 _WHITE = " \t\n\r\f\v"
+_BLANK = _WHITE + "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _SPECIAL = frozenset("\\`*_[]<>&~!#|+-=:().")
 _CAREFUL = frozenset("\\`*_[]<>&~!#|")
 _CAREFUL_FIRST = frozenset("+-=:(.)")
 _EMPHASIS = {"em": "em", "strong": "strong", "s": "del"}
+_MOST_DEPTH = 100
 _EXACT = ("link", "image", "autolink", "html_inline", "backticks")
 
 
@@ -202,7 +205,7 @@ class Markdown:
         """Whether pieces are read again as they were written."""
         content = "".join(piece.raw for piece in pieces)
         shape = {"heading": ("# ", ""), "underlined": ("", "\n---")}.get(kind, ("", ""))
-        environment = {"references": dict(self._environment.get("references", {}))}
+        environment = {"references": ChainMap({}, self._environment.get("references", {}))}
         if kind == "cell":
             tokens = self._parser.parseInline(content, environment)
         else:
@@ -352,9 +355,16 @@ def _make_tag(piece: _Piece, number: int, opened: list[int]) -> Tag:
 def _read(content: str, children: Sequence[Token]) -> list[_Piece]:
     """The pieces of a content: together they are it, character by character."""
     pieces = _walk(content, children)
-    if pieces is None or "".join(piece.raw for piece in pieces) != content:
+    deep = pieces is not None and _depth(pieces) > _MOST_DEPTH
+    if pieces is None or deep or "".join(piece.raw for piece in pieces) != content:
         pieces = list(_read_lines(content))
     return pieces
+
+
+def _depth(pieces: Sequence[_Piece]) -> int:
+    """How deep emphasis and links nest."""
+    steps = ({"open": 1, "close": -1}.get(piece.kind, 0) for piece in pieces)
+    return max(accumulate(steps), default=0)
 
 
 def _read_lines(content: str) -> Iterator[_Piece]:
@@ -453,7 +463,7 @@ def _tidied(content: Content, unit: _Unit) -> Content:
     parts = [re.sub(r"[\r\n]+", " ", p) if isinstance(p, str) else p for p in content]
     parts = _move_space(parts, unit, "open")
     parts = _move_space(parts[::-1], unit, "close")[::-1]
-    return normalised(_strip_breaks(_drop_empty(parts, unit), unit))
+    return normalised(_strip_breaks(list(_part_code(_drop_empty(parts, unit), unit)), unit))
 
 
 def _piece_at(part: str | Tag, unit: _Unit) -> _Piece | None:
@@ -484,7 +494,7 @@ def _move_space(parts: Sequence[str | Tag], unit: _Unit, kind: str) -> list[str 
         while moved and (_is_break(moved[-1], unit) or moved[-1] == ""):
             spaces.append(moved.pop())
         if moved and isinstance(text := moved[-1], str):
-            kept = text.lstrip() if kind == "open" else text.rstrip()
+            kept = text.lstrip(_BLANK) if kind == "open" else text.rstrip(_BLANK)
             space = text[: len(text) - len(kept)] if kind == "open" else text[len(kept) :]
             moved[-1] = kept
             spaces.append(space)
@@ -505,6 +515,18 @@ def _drop_empty(parts: Sequence[str | Tag], unit: _Unit) -> list[str | Tag]:
     return kept
 
 
+def _part_code(parts: Sequence[str | Tag], unit: _Unit) -> Iterator[str | Tag]:
+    """The parts with a space between two pieces of code, which would else be one."""
+    was_code = False
+    for part in parts:
+        piece = _piece_at(part, unit)
+        is_code = piece is not None and piece.name == "code"
+        if is_code and was_code:
+            yield " "
+        yield part
+        was_code = is_code
+
+
 def _strip_breaks(parts: Sequence[str | Tag], unit: _Unit) -> list[str | Tag]:
     """The parts without white space at ends of lines, and no end of a line after another."""
     kept: list[str | Tag] = []
@@ -513,9 +535,10 @@ def _strip_breaks(parts: Sequence[str | Tag], unit: _Unit) -> list[str | Tag]:
         if isinstance(part, str):
             part = part.lstrip(" \t") if starts else part
         elif _is_break(part, unit):
-            if kept and isinstance(kept[-1], str):
-                kept[-1] = kept[-1].rstrip(" \t")
-            if starts or kept[-1] == "":
+            if kept and isinstance(last := kept[-1], str):
+                kept[-1:] = filter(None, [last.rstrip(" \t")])
+            piece = unit.marked["alone", part.id].piece
+            if (not kept or _is_break(kept[-1], unit)) and not piece.raw.startswith("\\"):
                 continue
         if part != "":
             kept.append(part)

@@ -259,6 +259,8 @@ def _add_comment(entry: _Entry, match: re.Match[str]) -> None:
         entry.flags.append((match.start(), text))
     elif text.startswith("#|") and entry.previous is None:
         entry.previous = match.start()
+    elif text.startswith("#~"):  # an obsolete entry, whose flags came before it
+        entry.flags, entry.previous = [], None
 
 
 def _add_string(

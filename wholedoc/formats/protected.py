@@ -1,25 +1,28 @@
 """What is not text: code, addresses, placeholders, numbers. It passes through as it is."""
 
 import re
+from collections import Counter
 
 from wholedoc.formats.sentences import Span
 
 # Whatever must come out of a translation letter by letter.
 _PROTECTED = re.compile(
     r"""
-    (?:https?|ftp|file|mailto):[^\s<>"'“”„«»]+[^\s<>"'“”„«».,;:!?)\]}]   # addresses
+    (?:(?:https?|ftp|file)://|mailto:)[^\s<>"'“”„«»]+[^\s<>"'“”„«».,;:!?)\]}]   # addresses
     | \bwww\.[^\s<>"']+[^\s<>"'.,;:!?)\]}]
     | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                           # mail
     | <[a-zA-Z/][^<>\n]*>                                    # tags inside text
     | \$?\{\{?[\w .:%$\[\]-]*\}?\}                           # {name} {0} ${name} {{ name }}
+    | \{%[^{}\n]*%\} | \{\{[<%][^{}\n]*[%>]\}\}              # {% tag %} {{< shortcode >}}
+    | \{(?:\#[\w-]|:)[^{}\n]*\}                              # {#anchor} {: .class}
     | %\([\w.-]+\)[-+\#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrs]     # %(name)s
     | %(?:\d+\$)?[-+\#0]*\d*(?:\.\d+)?(?:hh?|ll?|[jztL])?  # %s %1$d
-      [diouxXeEfFgGcpsS@](?![^\W\d_])
+      [diouxXeEfFgGcprsS@](?![^\W\d_])
     | %[A-Za-z_]\w*%                                         # %NAME%
     | %\d+(?![\d.,]*\w)                                      # %1
     | \$\([\w-]+\)                                           # $(name)
     | \$[A-Za-z_]\w*                                         # $name
-    | (?:~|\.{1,2})?(?:/[\w.+-]+){2,}/?                      # paths
+    | (?:~|\.{1,2})?(?:/[\w.+-]+){2,}(?<!\.)/?               # paths
     | \b[A-Za-z]:\\[\w.\\+-]+
     | (?<![\w-])--?[A-Za-z][\w-]+(?==)                       # --option=
     """,
@@ -40,10 +43,10 @@ def is_text(text: str) -> bool:
 def missing_protected(text: str, translation: str) -> list[Span]:
     """The protected parts of a text that its translation does not have, or not often enough."""
     missing: list[Span] = []
-    wanted: dict[str, int] = {}
+    found = Counter(translation[start:end] for start, end in find_protected(translation))
     for start, end in find_protected(text):
         part = text[start:end]
-        wanted[part] = wanted.get(part, 0) + 1
-        if translation.count(part) < wanted[part]:
+        found[part] -= 1
+        if found[part] < 0:
             missing.append((start, end))
     return missing

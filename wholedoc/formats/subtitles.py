@@ -34,6 +34,7 @@ _DASH = re.compile(rf"(?:{_CODE})*[-‐‑–—][ \t]*(?=[^\s-])")
 _FINAL = re.compile(r"""[.!?…:。！？][\s"'”’»«“)\]}]*$|♪$|^[\[(].*[\])]$""")
 _PAUSE = 3.0  # seconds, after which a cue does not go on with the sentence before it
 _MOST_CUES = 6
+_MOST_DEPTH = 100  # of tags that are open
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,8 @@ def _pair_tags(raws: Sequence[str]) -> list[Tag]:
             continue
         name = match.group(2).lower()
         if not match.group(1):
-            opened.append((name, n))
+            if len(opened) < _MOST_DEPTH:
+                opened.append((name, n))
             continue
         depth = next((d for d in reversed(range(len(opened))) if opened[d][0] == name), None)
         if depth is not None:

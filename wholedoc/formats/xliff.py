@@ -27,6 +27,7 @@ _SURROUND = frozenset({"g", "mrk", "pc"})
 _BEGIN = frozenset({"bpt", "bx", "sc", "sm"})
 _END = {"ept": "bpt", "ex": "bx", "ec": "sc", "em": "sm"}
 _BREAK = re.compile(r"([ \t]*\n\s*)")
+_MOST_DEPTH = 300  # of halves that are open; libxml2 refuses elements that are deeper
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _PROLOG = re.compile(  # all that comes before the root
     r"""\ufeff?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>)*""", re.DOTALL
@@ -344,7 +345,7 @@ def _pair(pieces: Sequence[str | _Piece]) -> dict[int, int]:
     for n, piece in enumerate(pieces):
         if isinstance(piece, str):
             continue
-        if piece.kind in ("open", "begin"):
+        if piece.kind == "open" or (piece.kind == "begin" and len(opened) < _MOST_DEPTH):
             opened.append(n)
         elif piece.kind in ("close", "end"):
             depth = _find_opening(pieces, opened, piece)
@@ -471,13 +472,13 @@ def _write_slot(slot: _Slot, text: _Text, content: Content, approved: bool) -> N
 def _new_target(slot: _Slot) -> Element:
     """A place for a translation that the file has none for."""
     target = _child(slot.unit, "target")
-    if slot.mid is None:
-        return target if target is not None else _insert_target(slot.unit, slot.source)
+    cut = _child(slot.unit, "seg-source")
     if target is None:
-        cut = _child(slot.unit, "seg-source")
-        target = _insert_target(slot.unit, cut)
+        target = _insert_target(slot.unit, slot.source if cut is None else cut)
+    if slot.mid is None:
+        return target
     if not _marks(target):
-        _copy_marks(_child(slot.unit, "seg-source"), target)
+        _copy_marks(cut, target)
     found = _marks(target).get(slot.mid)
     if found is None:
         found = etree.SubElement(target, slot.source.tag, slot.source.attrib)
