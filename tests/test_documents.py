@@ -1,6 +1,7 @@
 """Documents in, documents out: what a model reads of a file, how translations are put back."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,29 @@ def test_protected_parts_come_through(learned_toy: Path) -> None:
     assert plain(written).count("{name}") == 1
     assert plain(written).count("%s") == 1
     assert plain(written) == "t1 {name} t2 %s t3"
+
+
+def test_a_protected_part_across_a_tag_is_kept_whole(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
+    source = ("s1 http://ex", BOLD[0], "ample.org/x", BOLD[1], " s2")
+    document = Sketch([Segment(source, "1")])
+    translate_document(SentenceTranslator(translator, translator.config.search), document)
+    check_tags(source, document.written[0])
+    assert plain(document.written[0]).split() == ["t1", "http://example.org/x", "t2"]
+
+
+def test_an_empty_translation_leaves_the_source(learned_toy: Path) -> None:
+    class Silent(SentenceTranslator):
+        def translate(self, documents, *, explain=False):
+            found = super().translate(documents, explain=explain)
+            return [replace(each, history=[["" for _ in each.sentences]]) for each in found]
+
+    translator = Translator.load(learned_toy)
+    source = ("s1 ", BOLD[0], "s2", BOLD[1])
+    document = Sketch([Segment(source, "1")])
+    translate_document(Silent(translator, translator.config.search), document)
+    assert plain(document.written[0]) == "s1 s2"
+    check_tags(source, document.written[0])
 
 
 def test_approved_segments_stay_and_others_come_out_of_their_sentences(learned_toy: Path) -> None:

@@ -72,6 +72,8 @@ def units_of(text: str, origins: dict[str, int]) -> list[Unit]:
         ("<b>Das</b> <i>rote</i> Haus da", "red the house", "<i>red</i> <b>the</b> house"),
         ("Das rote⏎Haus da", "The red house there", "The red⏎house there"),
         ("Das <b></b>rote Haus da", "The red house there", "The <b></b>red house there"),
+        ("Das <x/>-Haus da", "The house there", "The <x/> house there"),
+        ("Das Haus<x/>, da", "There the house", "There the house<x/>"),
         ("Das <b>rote</b> Haus da", "The house there", "The <b>house</b> there"),
     ],
 )
@@ -80,7 +82,7 @@ def test_tags_follow_their_words(source: str, translation: str, wanted: str) -> 
     text = plain(content)
     words = {"the": "Das", "The": "Das", "red": "rote", "house": "Haus", "there": "da"}
     words["There"] = "da"
-    origins = {word: text.index(origin) for word, origin in words.items()}
+    origins = {word: text.index(origin) for word, origin in words.items() if origin in text}
     placed = place_tags(content, translation, units_of(translation, origins))
     assert shown(placed) == wanted
     check_tags(content, placed)
@@ -135,6 +137,19 @@ def test_wrong_tags_are_found() -> None:
         with pytest.raises(UserError):
             check_tags(source, parse(wrong))
     check_tags(source, parse("<b>c</b> <x/> a"))
+
+
+def test_no_tag_comes_into_a_placeholder() -> None:
+    text = "open %s now"
+    units = find_units(text, [])
+    assert [text[unit.start : unit.end] for unit in units] == ["open", "%s", "now"]
+
+
+def test_the_last_cue_keeps_a_word() -> None:
+    source = parse("eins zwei⏎drei vier")
+    units = [Unit(u.start, u.end, 0) for u in find_units("one two three four", [])]
+    placed = place_tags(source, "one two three four", units)
+    assert shown(placed) == "one two three⏎four"
 
 
 # Sentences.

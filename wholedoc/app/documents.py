@@ -177,11 +177,8 @@ def translate_all(
     texts = [read_sentences(file.segments, *languages) for file in files]
     results = translator.translate([(t.sentences, t.approved) for t in texts], explain=explain)
     found = [
-        [
-            TranslatedSentence(each.sentences[i], partial(translator.align, each, i))
-            for i in range(len(each.sentences))
-        ]
-        for each in results
+        [_take(translator, text, each, i) for i in range(len(each.sentences))]
+        for text, each in zip(texts, results, strict=True)
     ]
     cuts = _translate_cut(translator, texts, found)
     rows = zip(files, texts, found, cuts, results, strict=True)
@@ -189,6 +186,15 @@ def translate_all(
         FileTranslation(file.write(assemble(text, sentences, cut)), text, translated)
         for file, text, sentences, cut, translated in rows
     ]
+
+
+def _take(
+    translator: TranslatesSentences, text: DocumentText, found: "TranslatedDocument", place: int
+) -> TranslatedSentence:
+    """A translation with its origins; where it is empty the sentence stays as it is."""
+    if found.sentences[place]:
+        return TranslatedSentence(found.sentences[place], partial(translator.align, found, place))
+    return TranslatedSentence(text.sentences[place], list)
 
 
 def _translate_cut(
@@ -301,24 +307,26 @@ def _name_protected(content: Content, names: dict[int, str]) -> Content:
 
 def _tag_protected(content: Content, spans: Sequence[Span]) -> tuple[Content, dict[int, str]]:
     """Content in which parts of the text are tags that stand alone, and the texts of these."""
+    source = plain(content)
     names: dict[int, str] = {}
     parts: list[str | Tag] = []
     first = 1 + max((part.id for part in content if isinstance(part, Tag)), default=0)
     at = 0
     for part in content:
+        end = at + (len(part) if isinstance(part, str) else part.space)
         if isinstance(part, Tag):
             parts.append(part)
-            at += part.space
-            continue
-        inside = [(s - at, e - at) for s, e in spans if at <= s and e <= at + len(part)]
-        done = 0
-        for start, end in inside:
-            tag = Tag("alone", first + len(names), part[start:end])
-            names[tag.id] = tag.shown
-            parts += [part[done:start], tag]
-            done = end
-        parts.append(part[done:])
-        at += len(part)
+        for start, stop in (each for each in spans if isinstance(part, str) and each[1] > at):
+            if start >= end:
+                break
+            parts.append(source[at : max(start, at)])
+            if start >= at:  # one that runs over a tag comes before it, whole
+                names[first + len(names)] = source[start:stop]
+                parts.append(Tag("alone", first + len(names) - 1, source[start:stop]))
+            at = min(stop, end)
+        if isinstance(part, str):
+            parts.append(source[at:end])
+        at = end
     return normalised(parts), names
 
 

@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wholedoc.formats.protected import find_protected
 from wholedoc.formats.segments import Content, Tag, normalised, plain
+from wholedoc.formats.sentences import Span
 
 _UNIT = re.compile(r"\w+|[^\w\s]")
 _TAKEN = -1_000_000_000
@@ -43,13 +45,22 @@ def find_units(text: str, origins: Sequence[tuple[int, int, int]]) -> list[Unit]
     ``origins`` are stretches of it with the place in the source that each comes from.
     """
     units, at = [], 0
-    for match in _UNIT.finditer(text):
-        start, end = match.span()
+    for start, end in _spans(text):
         while at < len(origins) and origins[at][1] <= start:
             at += 1
         within = at < len(origins) and origins[at][0] < end
         units.append(Unit(start, end, origins[at][2] if within else None))
     return units
+
+
+def _spans(text: str) -> list[Span]:
+    """Words and marks; what is protected is one, as no tag may come into it."""
+    whole = find_protected(text)
+    parts = [match.span() for match in _UNIT.finditer(text)]
+    if not whole:
+        return parts
+    inside = {place for start, end in whole for place in range(start, end)}
+    return sorted([*whole, *(part for part in parts if part[0] not in inside)])
 
 
 def place_tags(source: Content, text: str, units: Sequence[Unit]) -> Content:
@@ -125,14 +136,15 @@ class _Placer:
         if node.tag.space:
             parts += [kept, node.tag]
             return start
-        before = self.source[: node.start][-1:].isspace()
-        after = self.source[node.end : node.end + 1].isspace()
+        previous, following = self.source[: node.start][-1:], self.source[node.end :][:1]
+        before, after = previous.isspace(), following.isspace()
         if before and after and space:
             parts += [gap, node.tag, space]
-        elif after or (not before and unit >= last):
+        elif after or self._belongs_before(node) or (not before and unit >= last):
             parts += [kept, node.tag, space]
         else:
-            parts += [gap, node.tag]
+            apart = following and not following.isalnum() and self.text[start : start + 1].isalnum()
+            parts += [gap, node.tag, " " * bool(apart)]
         return start
 
     def _share(self, node: _Node, first: int, last: int) -> list[tuple[int, int]]:
@@ -237,12 +249,21 @@ class _Placer:
         astray, cut = self._best_cut(node, first, last)
         if astray == 0 or node.tag.space:
             return cut
-        later = [
+        origins = [
             (unit.origin, n)
             for n, unit in enumerate(self.units[first:last], first)
-            if unit.origin is not None and unit.origin >= node.end
+            if unit.origin is not None
         ]
+        if self._belongs_before(node):
+            earlier = [each for each in origins if each[0] < node.start]
+            return max(earlier)[1] + 1 if earlier else first
+        later = [each for each in origins if each[0] >= node.end]
         return min(later)[1] if later else last
+
+    def _belongs_before(self, node: _Node) -> bool:
+        """Whether a tag stands right after a word, as the mark of a footnote does."""
+        previous, following = self.source[: node.start][-1:], self.source[node.end :][:1]
+        return previous.isalnum() and not following.isalnum()
 
     def _best_cut(self, node: _Node, first: int, last: int) -> tuple[int, int]:
         """The last place with the fewest words on the wrong side of it, and how many those are."""
@@ -263,6 +284,7 @@ class _Placer:
             return
         least = first
         for rank, n in enumerate(breaks):
-            most = last - (len(breaks) - rank) + (places[n] == last)
+            is_end = not self.source[node.children[n].end : node.end].strip()
+            most = last - (len(breaks) - rank) + is_end
             places[n] = max(least, min(places[n], most))
             least = places[n] + 1

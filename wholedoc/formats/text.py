@@ -11,6 +11,7 @@ from wholedoc.formats.texts import Edit, TextData
 _LINE = re.compile(r"[^\r\n]+")
 _LEAST_WIDTH = 40  # no line of a text that was broken to a width is a paragraph's and shorter
 _MOST_WIDTH = 100
+_MOST_LINES = 200  # of a paragraph: more are no text
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BREAK = re.compile(rf"[ \t]*(?:{_LINE_END.pattern})[ \t]*")
 
@@ -74,7 +75,8 @@ def _width(lengths: Sequence[int]) -> int:
 
 def _goes_on(text: str, before: Span, line: Span, width: int) -> bool:
     """Whether a line goes on with the paragraph before it: that one's last line had no room."""
-    if len(_LINE_END.findall(text, before[1], line[0])) != 1:
+    ends = len(_LINE_END.findall(text, before[1], line[0]))
+    if ends != 1 or text.count("\n", *before) >= _MOST_LINES:
         return False
     start = max(text.rfind(end, *before) for end in "\r\n") + 1
     length = before[1] - max(start, before[0])
