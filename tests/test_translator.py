@@ -481,8 +481,15 @@ def test_a_translator_can_be_pickled(translators, kind: Kind, int8: bool) -> Non
 
 
 def test_the_package_offers_what_a_caller_needs() -> None:
-    results = ("ScoredDocument", "TranslatedDocument", "Translation")
-    others = ("Knowledge", "SearchConfig", "TranslationMemory", "Translator", "UserError")
+    results = ("ScoredDocument", "Term", "TranslatedDocument", "Translation")
+    others = (
+        "Glossary",
+        "Knowledge",
+        "SearchConfig",
+        "TranslationMemory",
+        "Translator",
+        "UserError",
+    )
     assert {*results, *others, "__version__"} == set(wholedoc.__all__)
     assert wholedoc.UserError is UserError
     assert wholedoc.SearchConfig is SearchConfig
