@@ -377,3 +377,10 @@ def test_any_new_text_is_read_again(new: str, shape: str) -> None:
     written = translated(shape.format("old"), (new,))
     found = [plain(s.source) for s in read(written).segments]
     assert found == [new.strip()]
+
+
+@pytest.mark.parametrize("shape", ["- {}\n", "{}\n", "* {}\n", "> {}\n", "1. {}\n"])
+@pytest.mark.parametrize("text", ["--", "---", "- -", "-", "-- a", "+", "* *", "__"])
+def test_dashes_alone_are_text_in_every_block(shape: str, text: str) -> None:
+    written = Markdown(shape.format("Wort").encode(), "a.md", "", "").write([(text,)])
+    assert [plain(s.source) for s in Markdown(written, "a.md", "", "").segments] == [text]

@@ -33,7 +33,7 @@ _BREAK = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:?")
 _CHECKBOX = re.compile(r"\[[ xX]\](?=\s)")
 _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
-_MARKER = re.compile(r"(?:[-+]|#{1,6})(?=\s|$)|>|={1,}\s*$")
+_MARKER = re.compile(r"(?:[-+]|#{1,6})(?=\s|$)|-[\s-]*$|>|={1,}\s*$")
 _NUMBER = re.compile(r"\d{1,9}[.)](?=\s|$)")
 _WHITE = " \t\n\r\f\v"
 _BLANK = _WHITE + "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
