@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import deepl
@@ -438,13 +439,16 @@ def test_a_slow_answer_begins_with_white_space_and_one_for_nobody_is_given_up(
     text = {"q": "s1", "source": "de", "target": "en"}
     try:
         with httpx.Client(base_url=running.address) as web:
-            with pytest.raises(httpx.ReadTimeout):
-                web.post("/translate", data=text, timeout=httpx.Timeout(5, read=0.1))
+            for _ in range(2):  # one is being translated, one waits when its client leaves
+                with pytest.raises(httpx.ReadTimeout):
+                    web.post("/translate", data=text, timeout=httpx.Timeout(5, read=0.1))
+            time.sleep(1)
             with web.stream("POST", "/translate", data=text, timeout=20) as answer:
                 parts = answer.iter_raw()
                 assert next(parts) == b" "
                 slow.go.set()
                 assert json.loads(b"".join(parts)) == {"translatedText": "t1"}
+            assert service.engines["de", "en"].counts.cancelled == 1
     finally:
         slow.go.set()
         running.stop()
@@ -461,7 +465,12 @@ def test_languages() -> None:
     assert detect("nuqneH", ["de", "tlh"]) == [("de", 0.5), ("tlh", 0.5)]
 
 
-def test_a_model_without_languages_is_refused(learned_toy: Path) -> None:
+def test_models_without_languages_and_two_of_the_same_are_refused(learned_toy: Path) -> None:
     translator = Translator.load(learned_toy)
     with pytest.raises(UserError, match="two models"):
         Service([translator, translator])
+    data = replace(translator.config.data, src_language="")
+    config = replace(translator.config, data=data)
+    nameless = Translator(replace(translator.trained, config=config, memory=None))
+    with pytest.raises(UserError, match="does not say what languages"):
+        Service([nameless])

@@ -1,7 +1,7 @@
 """LibreTranslate's dialect: Weblate, Nextcloud, Mastodon, ``libretranslatepy``."""
 
-import secrets
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
@@ -33,7 +33,6 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         return [
             {"code": code, "name": name, "targets": service.targets(code)}
             for code, name in service.languages().items()
-            if service.targets(code) or code in service.targets()
         ]
 
     @router.post("/detect")
@@ -137,6 +136,4 @@ def _translate_file(service: Service, fields: Fields, base: str, ticket: Ticket)
 
 
 def _quoted(name: str) -> str:
-    from urllib.parse import quote
-
-    return quote(name.replace("/", "_") or secrets.token_hex(4), safe="")
+    return quote(name.replace("/", "_"), safe="")
