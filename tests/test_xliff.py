@@ -323,9 +323,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for each in (data, b"<?xml version='1.0' encoding='" + data + b"'?><xliff/>"):
         try:
-            Xliff(each, "a.xlf", "", "")
+            found = Xliff(each, "a.xlf", "", "")
         except UserError:
             continue
+        assert found.write([segment.target for segment in found.segments]) == each
 
 
 def test_a_half_does_not_reach_out_of_an_element() -> None:
