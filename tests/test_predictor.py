@@ -14,7 +14,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import search
 from wholedoc.kernels import EightBitProduct, ExactProduct
-from wholedoc.model.memory import Readings, gather_readings
+from wholedoc.model.memory import Readings, gather_readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.shortlist import Shortlist
 
@@ -144,12 +144,30 @@ def test_steps_in_8_bits_predict_nearly_the_same(config: ModelConfig) -> None:
 # Shortlists.
 
 
-def test_a_shortlist_has_the_words_of_its_sentences_and_those_of_all() -> None:
+def test_a_sentence_may_have_the_words_of_its_shortlist_and_those_of_all() -> None:
     shortlist = Shortlist(
-        torch.tensor([9]), torch.tensor([5, 5, 6, 7]), torch.tensor([12, 4, 12, 20]), (8, 30)
+        torch.tensor([9]), torch.tensor([7, 5, 6, 5]), torch.tensor([20, 12, 12, 4]), (8, 30)
     )
-    assert shortlist.select(torch.tensor([[5, EOS]])).tolist() == [0, 1, 2, 3, 4, 9, 12]
-    assert shortlist.select(torch.tensor([[6, EOS], [7, EOS]])).tolist() == [0, 1, 2, 3, 9, 12, 20]
+    more = torch.tensor([[0, 0], [0, 0], [25, 0]])
+    allowed = shortlist.allow(torch.tensor([[5, EOS, 4], [6, 7, EOS], [EOS, 4, 4]]), more)
+    words = [sentence.nonzero()[:, 0].tolist() for sentence in allowed]
+    assert words == [[0, 1, 2, 3, 4, 9, 12], [0, 1, 2, 3, 9, 12, 20], [0, 1, 2, 3, 9, 25]]
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_a_shortlist_is_that_of_the_sentence_whatever_its_batch(
+    make_model, config: ModelConfig
+) -> None:
+    model = make_model(config, (11, 37))
+    src = torch.arange(4, 11).repeat_interleave(4)
+    shortlist = Shortlist(torch.tensor([5, 8]), src, torch.arange(9, 37), (11, 37))
+    predictor, settings = Predictor(model, shortlist=shortlist), SearchConfig(beam=3)
+    readings = readings_of(config)
+    together = search(predictor, *pad(SRC), settings, 3, readings)
+    for t, found in enumerate(together):
+        own = gather_readings([readings], torch.tensor([t]))
+        (alone,) = search(predictor, *pad(SRC[t : t + 1]), settings, 3, own)
+        assert [h.tokens for h in found] == [h.tokens for h in alone]
 
 
 @pytest.mark.parametrize("beam", [1, 3])

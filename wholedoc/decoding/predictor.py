@@ -42,7 +42,7 @@ class Sentences:
     padding: Float[Tensor, "sent 1 src_word"]
     """0 at real words, -inf at padding."""
     logits: Float[Tensor, "sent 1 output"] | None
-    """What readings add to the logits."""
+    """What readings add to the logits; -inf where a word is not in the sentence's shortlist."""
     others: Attended | None
     """Words outside the sentence that are attended to as well."""
     output: Product
@@ -139,11 +139,13 @@ class Predictor:
         """
         decoder = self.model.decoder
         encoding = self.model.encoder(src, src_lengths)
-        words = None
+        words, listed = None, None
         if self.shortlist is not None:  # the words of the cells are always allowed
-            more = [] if cells is None else [cells.types.flatten()]
-            more += [] if allowed is None else [allowed]
-            words = self.shortlist.select(src, torch.cat(more)[None] if more else None)
+            more = [] if cells is None else [cells.types]
+            more += [] if allowed is None else [allowed.expand(len(src), -1)]
+            listed = self.shortlist.allow(src, torch.cat(more, dim=1) if more else None)
+            words = listed.any(dim=0).nonzero()[:, 0]
+            listed, words = listed[:, words].to(src.device), words.to(src.device)
             if cells is not None:
                 cells = replace(cells, types=torch.searchsorted(words, cells.types))
         source = decoder.prepare(encoding, readings, words)
@@ -151,6 +153,9 @@ class Predictor:
         padding = torch.zeros(mask.shape, dtype=encoding.summary.dtype, device=mask.device)
         padding.masked_fill_(~mask, -math.inf)
         logits = source.logits
+        if listed is not None and not listed.all():  # a sentence has only the words of its own list
+            logits = padding.new_zeros(listed.shape) if logits is None else logits
+            logits = logits.masked_fill(~listed, -math.inf)
         if logits is not None:
             logits = pad(logits, (0, -logits.shape[-1] % BLOCK))[:, None]
         states = source.attended.values

@@ -1,11 +1,12 @@
 """The shortlist of an export: the few words that may stand in translations of some sentences."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from safetensors.torch import save
 from torch import Tensor
 
@@ -26,19 +27,27 @@ class Shortlist:
     vocabularies: tuple[int, int]
     """The sizes of both vocabularies."""
 
-    def select(
+    @cached_property
+    def _by_source(self) -> tuple[Int[Tensor, " pair"], Int[Tensor, " word"]]:
+        """The translating words in the order of what they translate, and where each one's begin."""
+        order = torch.argsort(self.src, stable=True)
+        words = torch.arange(self.vocabularies[0] + 1)
+        return self.trg[order], torch.searchsorted(self.src[order], words)
+
+    def allow(
         self, src: Int[Tensor, "sent src_word"], more: Int[Tensor, "sent type"] | None = None
-    ) -> Int[Tensor, " output"]:
-        """The words that may be produced for a batch, in order, the special ones first."""
-        present = torch.zeros(self.vocabularies[0], dtype=torch.bool)
-        present[src.flatten().cpu()] = True
-        allowed = torch.zeros(self.vocabularies[1], dtype=torch.bool)
-        allowed[: len(SPECIALS)] = True  # always in the list, so they keep their places
-        allowed[self.frequent] = True
-        allowed[self.trg[present[self.src]]] = True
-        if more is not None:
-            allowed[more.flatten().cpu()] = True
-        return allowed.nonzero()[:, 0].to(src.device)
+    ) -> Bool[Tensor, "sent word"]:
+        """The words that may be produced for each sentence, ``more`` among them."""
+        src = src.cpu()
+        allowed = torch.zeros(len(src), self.vocabularies[1], dtype=torch.bool)
+        allowed[:, : len(SPECIALS)] = True
+        allowed[:, self.frequent] = True
+        trg, starts = self._by_source
+        first, counts = starts[src.flatten()], starts.diff()[src.flatten()]
+        begins = (first - counts.cumsum(0) + counts).repeat_interleave(counts)
+        sentences = torch.arange(len(src)).repeat_interleave(src.shape[1])
+        allowed[sentences.repeat_interleave(counts), trg[begins + torch.arange(len(begins))]] = True
+        return allowed if more is None else allowed.scatter_(1, more.cpu(), True)
 
 
 def learn_shortlist(
