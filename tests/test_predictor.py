@@ -14,7 +14,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import search
 from wholedoc.kernels import EightBitProduct, ExactProduct
-from wholedoc.model.memory import Readings, gather_readings, gather_readings
+from wholedoc.model.memory import Readings, gather_readings
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.store.shortlist import Shortlist
 

@@ -37,8 +37,8 @@ def read_documents(folder: Path, prefix: str, languages: tuple[str, str]) -> Ite
     paths = [folder / f"{prefix}.{side}.gz" for side in (*languages, "doc")]
     if not paths[0].exists():
         return
-    files = [gzip.open(path, "rt", encoding="utf-8", newline="\n") for path in paths]
-    lines = ((s.strip(), t.strip(), d.strip()) for s, t, d in zip(*files, strict=True))
+    columns = [gzip.decompress(path.read_bytes()).decode().split("\n")[:-1] for path in paths]
+    lines = ((s.strip(), t.strip(), d.strip()) for s, t, d in zip(*columns, strict=True))
     for _, document in itertools.groupby(lines, key=lambda line: line[2]):
         yield [(src, trg, f"{folder.name}/{name}") for src, trg, name in document]
 
