@@ -1,6 +1,5 @@
 """The command ``serve``."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +9,6 @@ from typer import Argument, Option
 from wholedoc.cli.options import MemoriesOption
 from wholedoc.errors import UserError
 from wholedoc.progress import say
-
-# Seconds after which a thread that computes gets its turn again: with Python's 0.005 the model
-# waits at every step for the threads that talk to clients.
-_SWITCH = 0.0001
 
 
 def serve(
@@ -47,7 +42,6 @@ def serve(
     from wholedoc.service.core import Service
     from wholedoc.service.server import make_app, run_app
 
-    sys.setswitchinterval(_SWITCH)
     translators = [Translator.load(model, int8=int8) for model in models]
     service = Service(translators, memories or [], suggestions=suggestions)
     for src, trg in service.engines:

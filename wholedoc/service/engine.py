@@ -14,7 +14,7 @@ from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.service.errors import RequestError
 from wholedoc.tm.memory import TranslationMemory
 
-_TOGETHER = 64  # sentences that are translated at once; more would keep the small ones waiting
+_TOGETHER = 128  # sentences that are translated at once; more would keep the small ones waiting
 _SMALL = 4  # sentences of a document that goes before the larger ones
 Answer = TypeVar("Answer")
 _AGED = 2.0  # seconds after which a larger one is next
