@@ -381,16 +381,31 @@ def _parse(setting: str, origins: _Origins) -> dict[str, Any]:
     return values
 
 
-def load_model_config(directory: str | Path) -> Config:
-    """The configuration of a trained model, from its run directory or export."""
-    file = Path(directory) / "config.toml"
-    if not Path(directory).is_dir():
-        raise UserError("no such model", where=str(directory), fix="give the directory of a run")
-    if not file.exists():
+def load_model_config(model: str | Path) -> Config:
+    """The configuration of a trained model; for its name see :func:`find_model`."""
+    return load_config(find_model(model) / "config.toml")
+
+
+def find_model(name: str | Path) -> Path:
+    """The directory of a model: a run, an export, or one that comes with wholedoc, by its name."""
+    directory, shipped = Path(name), shipped_models()
+    if (directory / "config.toml").exists():
+        return directory
+    if str(name) in shipped:
+        return shipped[str(name)]
+    if directory.is_dir():
         what = "is not a run directory: config.toml is missing"
         fix = "give the directory that `wholedoc train` wrote"
-        raise UserError(what, where=str(directory), fix=fix)
-    return load_config(file)
+    else:
+        what, fix = "no such model", "give the directory of a run"
+    fix += "".join(f", or {name}, which comes with wholedoc" for name in shipped)
+    raise UserError(what, where=str(name), fix=fix)
+
+
+def shipped_models() -> dict[str, Path]:
+    """The models that come with wholedoc, by name."""
+    files = sorted((Path(__file__).parent / "models").glob("*/config.toml"))
+    return {file.parent.name: file.parent for file in files}
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from rich.console import Console, RenderableType
 from typer import Argument, Option
 
-from wholedoc.config import shipped_configs
+from wholedoc.config import shipped_configs, shipped_models
 from wholedoc.files import name_file
 from wholedoc.formats import FORMATS
 
@@ -17,8 +17,9 @@ Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Set a value, such as model.hidden=256; any number."),
 ]
+_MODELS = "".join(f", or {name}, which comes with wholedoc" for name in shipped_models())
 ModelArgument = Annotated[
-    str, Argument(metavar="MODEL", help="A run directory, or what export made of one.")
+    str, Argument(metavar="MODEL", help=f"A run directory, an export{_MODELS}.")
 ]
 SHIPPED = f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."
 ConfigArgument = Annotated[str, Argument(metavar="CONFIG", help=SHIPPED)]

@@ -7,13 +7,19 @@ from typing import Annotated
 from typer import Argument, Option
 
 from wholedoc.cli.options import MemoriesOption
+from wholedoc.config import shipped_models
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
 
 def serve(
     models: Annotated[
-        list[str] | None, Argument(metavar="MODEL", help="Models, one for each pair of languages.")
+        list[str] | None,
+        Argument(
+            metavar="MODEL",
+            help="Models, one for each pair of languages.",
+            show_default="those that come with wholedoc",
+        ),
     ] = None,
     host: Annotated[
         str, Option(help="Where to listen; 0.0.0.0 answers other machines too.")
@@ -34,8 +40,9 @@ def serve(
     ] = False,
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate, DeepL, OPUS-CAT and Apertium do."""
+    models = models or list(shipped_models())
     if not models:
-        what = "no model is named, and none ships with this version"
+        what = "no model is named, and none comes with this copy of wholedoc"
         raise UserError(what, where="serve", fix="wholedoc serve MODEL")
 
     from wholedoc.decoding.translator import Translator

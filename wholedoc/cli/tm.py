@@ -10,7 +10,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from wholedoc.cli.options import DocOption, JsonFlag, ModelArgument, print_result
-from wholedoc.config import CorpusFiles, load_model_config
+from wholedoc.config import CorpusFiles, find_model, load_model_config, shipped_models
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -217,6 +217,9 @@ def fit(
     No weight of the model changes. Reading a memory once makes translating with it faster.
     """
     config = load_model_config(model)
+    if (directory := find_model(model)) in shipped_models().values():
+        fix = f"fit a copy: cp -r {directory} my-model"
+        raise UserError("comes with wholedoc and stays as it is", where=model, fix=fix)
     data = config.data
     files = CorpusFiles(src, trg, doc) if src else data.dev
     if not files.src:
@@ -229,7 +232,7 @@ def fit(
     from wholedoc.tm.memory import TranslationMemory
     from wholedoc.training.recall import fit_model, prepare_memory
 
-    run = Run(Path(model))
+    run = Run(directory)
     chosen = memories or ([run.memory] if run.memory.exists() else [])
     if not chosen:
         fix = "name one with --tm, or train with --set tm.keep=true"

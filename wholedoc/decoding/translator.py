@@ -173,7 +173,7 @@ class Translator:
     def load(
         cls, model: str | Path, *, int8: bool = False, own_memory: bool = True
     ) -> "Translator":
-        """Open a run directory, or what ``wholedoc export`` made of one; for ``int8`` see above.
+        """Open a run directory, an export, or a shipped model; for ``int8`` see above.
 
         Without ``own_memory`` it does not recall from its training set, even where that was kept.
         """

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from wholedoc.config import Config, ModelConfig
+from wholedoc.config import Config, ModelConfig, find_model
 from wholedoc.corpus.vocabulary import Vocabulary
 from wholedoc.errors import UserError
 from wholedoc.model.language import SentenceVectors
@@ -47,9 +47,9 @@ class TrainedModel:
     """The translation memory that belongs to the model, if there is one."""
 
 
-def load_model(directory: str | Path, *, recall: bool = True) -> TrainedModel:
-    """Read a run directory, or what ``wholedoc export`` made of one, with ``recall`` or without."""
-    run = Run(Path(directory))
+def load_model(model: str | Path, *, recall: bool = True) -> TrainedModel:
+    """Read a run directory, an export or a shipped model, with ``recall`` or without."""
+    run = Run(find_model(model))
     config = run.load_config()
     src, trg = run.load_vocabularies()
     sizes = len(src), len(trg)
