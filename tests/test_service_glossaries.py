@@ -100,7 +100,7 @@ def test_the_deepl_client_makes_and_uses_a_glossary(
 
 def test_the_deepl_client_lists_and_deletes_glossaries(client: deepl.Translator) -> None:
     pairs = client.get_glossary_languages()
-    assert [(pair.source_lang, pair.target_lang) for pair in pairs] == [("DE", "EN")]
+    assert [(pair.source_lang, pair.target_lang) for pair in pairs] == [("de", "en")]
     first = client.create_glossary("first", "DE", "EN", TERMS)
     csv = 's1,"t5, t6"\r\n\r\n"s2 ""s3""",t7,de,en\r\n'
     second = client.create_glossary_from_csv("second", "DE", "EN", csv)
@@ -346,10 +346,10 @@ def test_alternatives_are_the_next_best(
     ((best, *others),) = nbest(learned_toy, tmp_path, "s2 s1 s3", 4)
     assert answer == {"translatedText": best, "alternatives": others}
     assert len({best, *others}) == 4
-    several = web.post("/translate", json={**sent, "q": ["s2 s1 s3", "s4. s5"]}).json()
+    several = web.post("/translate", json={**sent, "q": ["s2 s1 s3", "s4\n\ns5"]}).json()
     assert several["alternatives"][0] == others
-    first, second = nbest(learned_toy, tmp_path, "s4.\ns5", 4)
-    texts = [" ".join(pair) for pair in zip(first, second, strict=True)]
+    first, second = nbest(learned_toy, tmp_path, "s4\ns5", 4)
+    texts = ["\n\n".join(pair) for pair in zip(first, second, strict=True)]
     assert [several["translatedText"][1], *several["alternatives"][1]] == texts
     tagged = web.post("/translate", json={**sent, "q": "<b>s2 s1 s3</b>", "format": "html"})
     assert tagged.json()["alternatives"] == [f"<b>{text}</b>" for text in others]
