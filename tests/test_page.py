@@ -135,6 +135,26 @@ def test_a_memory_is_recalled_from(page: Page, tmp_path: Path) -> None:
     expect(page.locator("#s0 mark").first).to_be_visible()
 
 
+def test_a_glossary_is_typed_and_chosen(page: Page, tmp_path: Path) -> None:
+    page.fill("#text", "s2 s1 s3\ns4")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#state")).to_contain_text("2 sentences translated")
+    page.focus("#glossary summary")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("s1 = t5\ns2 = unheard-of")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#s0 .translation")).to_have_text("t2 t5 t3")
+    expect(page.locator("#s0 .missing")).to_have_text("Missing: s2 → unheard-of")
+    file = tmp_path / "terms.tsv"
+    file.write_text("s1\tt6\n")
+    page.set_input_files("#glossary-file", file)
+    expect(page.locator("#s0 .translation")).to_have_text("t2 t6 t3")
+    expect(page.locator("#s0 .missing")).to_have_count(0)
+    expect(page.locator("#terms")).to_have_value("s1 = t6")
+
+
 def test_the_keyboard_is_enough(page: Page) -> None:
     page.focus("#text")
     page.keyboard.type("s1 s2\n")
@@ -174,6 +194,10 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(
     expect(page.locator("#target option")).to_have_count(1)
     check_page(page, width)
     open_file(page, document)
+    page.click("#glossary summary")
+    page.fill("#terms", "s5 = unheard-of")
+    press(page, "Use these terms")
+    expect(page.locator("#s2 .missing")).to_be_visible()
     page.click("#s1 .translation")
     press(page, "Alternatives")
     expect(page.locator(".choices button").first).to_be_visible()

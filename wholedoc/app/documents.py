@@ -1,7 +1,7 @@
 """Documents in, documents out: the sentences of a file translated, its tags put back in place."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -102,9 +102,13 @@ class TranslatesSentences(Protocol):
         """Of the model."""
 
     def translate(
-        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+        self,
+        documents: Sequence[tuple[list[str], Approved]],
+        *,
+        explain: bool = False,
+        nbest: int = 1,
     ) -> "list[TranslatedDocument]":
-        """The translations of documents."""
+        """The translations of documents: of each sentence the best, or so many of the best."""
 
     def align(self, document: "TranslatedDocument", place: int) -> "list[Origin]":
         """Where the words of a sentence's translation come from in the source."""
@@ -131,17 +135,21 @@ class SentenceTranslator:
         return self.translator.config.data.trg_language
 
     def translate(
-        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+        self,
+        documents: Sequence[tuple[list[str], Approved]],
+        *,
+        explain: bool = False,
+        nbest: int = 1,
     ) -> "list[TranslatedDocument]":
-        """The translations of documents."""
+        """The translations of documents: of each sentence the best, or so many of the best."""
         from wholedoc.decoding.translator import Knowledge
 
         approved = [given for _, given in documents]
         known = Knowledge(approved, self.memories, glossary=self.glossary)
         return self.translator.translate_documents(
             [sentences for sentences, _ in documents],
-            self.config,
-            1,
+            replace(self.config, beam=max(self.config.beam, nbest)),
+            nbest,
             self.progress,
             measure=explain,
             known=known,
@@ -173,9 +181,50 @@ def translate_all(
     translator: TranslatesSentences, files: Sequence[DocumentFile], *, explain: bool = False
 ) -> list[FileTranslation]:
     """Translate documents, each by itself."""
-    languages = translator.src_language, translator.trg_language
-    texts = [read_sentences(file.segments, *languages) for file in files]
+    texts = _read_all(translator, files)
     results = translator.translate([(t.sentences, t.approved) for t in texts], explain=explain)
+    return _write_all(translator, files, texts, results)
+
+
+def translate_variously(
+    translator: TranslatesSentences, files: Sequence[DocumentFile], count: int
+) -> list[list[bytes]]:
+    """Translate documents; of each the best translation, then so many others, or fewer.
+
+    The next one has the next best translation of each sentence, as far as there are any.
+    """
+    texts = _read_all(translator, files)
+    results = translator.translate([(t.sentences, t.approved) for t in texts], nbest=count + 1)
+    found: list[dict[bytes, None]] = [{} for _ in files]
+    for rank in range(count + 1):
+        ranked = [_ranked(result, rank) for result in results]
+        for seen, done in zip(found, _write_all(translator, files, texts, ranked), strict=True):
+            seen[done.data] = None
+    return [list(seen) for seen in found]
+
+
+def _ranked(found: "TranslatedDocument", rank: int) -> "TranslatedDocument":
+    """A document with the translations of this rank, or the last ones; equal ones count once."""
+    chosen = []
+    for candidates in found.candidates:
+        distinct = list({each.text: each for each in candidates}.values())
+        chosen.append(distinct[min(rank, len(distinct) - 1)])
+    history = [*found.history[:-1], [each.text for each in chosen]]
+    return replace(found, candidates=[[each] for each in chosen], history=history, recall=None)
+
+
+def _read_all(translator: TranslatesSentences, files: Sequence[DocumentFile]) -> list[DocumentText]:
+    languages = translator.src_language, translator.trg_language
+    return [read_sentences(file.segments, *languages) for file in files]
+
+
+def _write_all(
+    translator: TranslatesSentences,
+    files: Sequence[DocumentFile],
+    texts: Sequence[DocumentText],
+    results: "Sequence[TranslatedDocument]",
+) -> list[FileTranslation]:
+    """Documents in their formats from the translations of their sentences."""
     found = [
         [_take(translator, text, each, i) for i in range(len(each.sentences))]
         for text, each in zip(texts, results, strict=True)

@@ -32,6 +32,14 @@ def serve(
     suggestions: Annotated[
         Path | None, Option(help="A memory that suggestions of clients are added to.")
     ] = None,
+    glossary: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Terms that are always enforced: source<TAB>target, or TBX."),
+    ] = None,
+    glossaries: Annotated[
+        Path | None,
+        Option(metavar="DIR", help="Keep the glossaries of clients here; else in memory alone."),
+    ] = None,
     seconds: Annotated[
         float, Option(help="End after so many seconds; 0 serves until told to end.", min=0)
     ] = 0,
@@ -50,7 +58,7 @@ def serve(
     from wholedoc.service.server import make_app, run_app
 
     translators = [Translator.load(model, int8=int8) for model in models]
-    service = Service(translators, memories or [], suggestions=suggestions)
+    service = Service(translators, memories or [], None, suggestions, glossary, glossaries)
     for src, trg in service.engines:
         say(f"translating {src} to {trg}")
     tell = partial(_tell, seconds)

@@ -20,13 +20,14 @@ from simplemma.strategies.dictionaries.dictionary_factory import (
 )
 
 from wholedoc.corpus.readers.inputs import same_language
-from wholedoc.corpus.readers.lines import one_line, read_chunks, read_head, read_lines
+from wholedoc.corpus.readers.lines import BYTE_ORDER_MARK, decode_lines, one_line, read_chunks
 from wholedoc.errors import UserError
 
 # A mark above a letter may be a character of its own.
 _TOKEN = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")
 _HEADER = ("source", "target")
 _MOST_FORMS = 4
+_MOST_KEYS = 50_000  # words whose lemmas are remembered; then all are forgotten
 _CONCEPTS, _LANGUAGES = ("termEntry", "conceptEntry"), ("langSet", "langSec")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -90,7 +91,10 @@ class Words:
             if self.language and plain[0].isalpha():
                 lemmas = (simplemma.lemmatize(each, self.language) for each in (plain, *keys))
                 keys = {*keys, *(lemma.lower() for lemma in lemmas)}
-            found = self._keys[form] = frozenset([*keys, _as_written(form)])
+            found = frozenset([*keys, _as_written(form)])
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.clear()
+            self._keys[form] = found
         return found
 
     def locate(self, term: str, words: Sequence[Word]) -> list[tuple[int, int]]:
@@ -150,8 +154,7 @@ class Glossary:
         seen: dict[str, Entry] = {}
         for entry in self.entries:
             _check_terms(entry, self.name)
-            key = entry.source if entry.source.isupper() else entry.source.lower()
-            first = seen.setdefault(key, entry)
+            first = seen.setdefault(_key(entry), entry)
             if first.target != entry.target:
                 raise UserError(
                     f"{entry.source!r} becomes {entry.target!r} here, but {first.target!r}"
@@ -172,10 +175,30 @@ class Glossary:
     @classmethod
     def read(cls, path: str | Path, src_language: str = "", trg_language: str = "") -> "Glossary":
         """Read a file: lines of ``source<TAB>target``, or TBX of both languages."""
-        path = Path(path)
-        is_xml = read_head(path).lstrip().startswith("<")
-        found = _read_tbx(path, src_language, trg_language) if is_xml else _read_tsv(path)
-        return cls(tuple(found), src_language, trg_language, str(path))
+        data = b"".join(read_chunks(Path(path)))
+        return cls.parse(data, src_language, trg_language, str(path))
+
+    @classmethod
+    def parse(
+        cls, data: bytes, src_language: str = "", trg_language: str = "", name: str = "glossary"
+    ) -> "Glossary":
+        """Read what a file of this name holds."""
+        if not data:
+            fix = "give a file with text in it"
+            raise UserError("the file is empty", where=name, fix=fix)
+        if is_tbx(data):
+            found = _read_tbx(data, name, src_language, trg_language)
+        else:
+            found = _read_tsv(data, name)
+        return cls(tuple(found), src_language, trg_language, name)
+
+    def over(self, other: "Glossary | None") -> "Glossary":
+        """Both in one; where both have a term, this one says what it becomes."""
+        if other is None:
+            return self
+        own = {_key(entry) for entry in self.entries}
+        more = (entry for entry in other.entries if _key(entry) not in own)
+        return Glossary((*self.entries, *more), self.src_language, self.trg_language, self.name)
 
     def find(self, sentence: str) -> list[Found]:
         """The terms in a sentence, in their order: longer ones first, and none in another."""
@@ -222,6 +245,16 @@ class Glossary:
         return index
 
 
+def is_tbx(data: bytes) -> bool:
+    """Whether a file holds TBX, which names its languages, or lines, which do not."""
+    return data.removeprefix(BYTE_ORDER_MARK.encode()).lstrip().startswith(b"<")
+
+
+def _key(entry: Entry) -> str:
+    """What two entries for one term have in common."""
+    return entry.source if entry.source.isupper() else entry.source.lower()
+
+
 def _place(name: str, entry: Entry) -> str:
     return f"{name}:{entry.line}" if entry.line else name
 
@@ -233,29 +266,29 @@ def _check_terms(entry: Entry, name: str) -> None:
             raise UserError(what, where=_place(name, entry), fix=fix)
 
 
-def _read_tsv(path: Path) -> Iterator[Entry]:
-    for number, line in enumerate(read_lines(path), start=1):
+def _read_tsv(data: bytes, name: str) -> Iterator[Entry]:
+    for number, line in enumerate(decode_lines(io.BytesIO(data), name), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) < 2:
             what, fix = "a line without a tab", "write source<TAB>target"
-            raise UserError(what, where=f"{path}:{number}", fix=fix)
+            raise UserError(what, where=f"{name}:{number}", fix=fix)
         if number > 1 or tuple(columns[:2]) != _HEADER:
             yield Entry(columns[0], columns[1], number)
 
 
-def _read_tbx(path: Path, src_language: str, trg_language: str) -> Iterator[Entry]:
+def _read_tbx(data: bytes, name: str, src_language: str, trg_language: str) -> Iterator[Entry]:
     """Every source term of a concept becomes the first target term; others have no translation."""
     if not src_language or not trg_language:
         what, fix = "which languages are wanted is not known", "name both languages"
-        raise UserError(what, where=str(path), fix=fix)
+        raise UserError(what, where=name, fix=fix)
     seen: set[str] = set()
     some = False
-    for concept in _parse(path).iter(*(f"{{*}}{name}" for name in _CONCEPTS)):
+    for concept in _parse(data, name).iter(*(f"{{*}}{tag}" for tag in _CONCEPTS)):
         sources: list[Entry] = []
         targets: list[str] = []
-        for part in concept.iter(*(f"{{*}}{name}" for name in _LANGUAGES)):
+        for part in concept.iter(*(f"{{*}}{tag}" for tag in _LANGUAGES)):
             code = part.get(_LANGUAGE, "")
             seen.add(code)
             terms = [(one_line("".join(t.itertext())), t.sourceline) for t in part.iter("{*}term")]
@@ -269,21 +302,21 @@ def _read_tbx(path: Path, src_language: str, trg_language: str) -> Iterator[Entr
     if not some:
         codes = ", ".join(sorted(seen)) or "none"
         what = f"no concept has terms in {src_language} and {trg_language} (languages: {codes})"
-        raise UserError(what, where=str(path), fix="give a glossary of the model's languages")
+        raise UserError(what, where=name, fix="give a glossary of the model's languages")
 
 
-def _parse(path: Path) -> Any:
+def _parse(data: bytes, name: str) -> Any:
     """The tree of a TBX file; a document type is neither loaded nor followed."""
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
     try:
-        tree = etree.parse(io.BytesIO(b"".join(read_chunks(path))), parser)
+        tree = etree.parse(io.BytesIO(data), parser)
     except etree.XMLSyntaxError as error:
-        what, where = f"not XML: {error.msg or 'empty'}", f"{path}:{error.lineno or 1}"
+        what, where = f"not XML: {error.msg or 'empty'}", f"{name}:{error.lineno or 1}"
         raise UserError(what, where=where, fix="give TBX, or lines of source<TAB>target") from error
     types = tree.docinfo.internalDTD
     if types is not None and any(True for _ in types.iterentities()):
         what, fix = "entities are not accepted", "write their text instead, and remove them"
-        raise UserError(what, where=str(path), fix=fix)
+        raise UserError(what, where=name, fix=fix)
     return tree

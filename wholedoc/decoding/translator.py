@@ -240,14 +240,41 @@ class Translator:
         """
         task = replace(document.task, approved={**document.task.approved, place: text})
         _check_approved([task.approved], [task.sentences])
+        prepared = self._prepare_again(document, task)
+        pairs = enumerate(zip(prepared.known, document.known, strict=True))
+        changed = [t for t, (known, before) in pairs if known != before or t == place]
+        return self._translate_again(document, prepared, changed)
+
+    def change_glossary(
+        self, document: TranslatedDocument, glossary: Glossary | None
+    ) -> TranslatedDocument:
+        """Translate a document again with another glossary, or with none.
+
+        A model that translates each sentence by itself translates only those again that have other
+        terms than before.
+        """
+        prepared = self._prepare_again(document, replace(document.task, glossary=glossary))
+        before = _find_terms(document.task.glossary, prepared.pieces)
+        pairs = enumerate(zip(prepared.found, before, strict=True))
+        changed = [t for t, (found, others) in pairs if found != others]
+        return self._translate_again(document, prepared, changed)
+
+    def _prepare_again(self, document: TranslatedDocument, task: Task) -> "_Prepared":
+        """Prepare a document that was translated; what it knows of memories is found already."""
         remembered = [[pair for pair in known if not pair.approved] for known in document.known]
-        prepared, explain = self._prepare(task, remembered), document.recall is not None
+        return self._prepare(task, remembered)
+
+    def _translate_again(
+        self, document: TranslatedDocument, prepared: "_Prepared", changed: Sequence[int]
+    ) -> TranslatedDocument:
+        """Translate the sentences that have changed, or the document where the others read them."""
+        explain = document.recall is not None
         if self.reads_documents:
             return self._translate([prepared], explain=explain)[0]
-        before = document.known
-        changed = [t for t, known in enumerate(prepared.known) if known != before[t] or t == place]
+        if not changed:
+            return replace(document, task=prepared.task)
         (again,) = self._translate([prepared.select(changed)], explain=explain)
-        return _replaced(document, again, changed, task)
+        return _replaced(document, again, changed, prepared.task)
 
     def translate_documents(
         self,
@@ -331,8 +358,7 @@ class Translator:
             self._whole(text, task.config) if t in given else self._pieces(text, task.config)
             for t, text in enumerate(task.sentences)
         ]
-        find = task.glossary.find if task.glossary else lambda _: []
-        found = [[find(piece.text) for piece in of_sentence] for of_sentence in pieces]
+        found = _find_terms(task.glossary, pieces)
         return _Prepared(task, list(range(len(pieces))), pieces, known, given, found)
 
     def _find_known(
@@ -492,8 +518,11 @@ class Translator:
         glossary = prepared.task.glossary
         if glossary is None:
             return []
-        wanted = []
+        wanted: list[list[Requirement]] = []
         for piece, terms in prepared.pieces_with_terms:
+            if not terms:
+                wanted.append([])
+                continue
             spans = token_spans(piece.text, self.src_vocabulary.tokens(clean_text(piece.text)))
             of_piece: list[Requirement] = []
             for start, end, entry in terms:
@@ -512,9 +541,12 @@ class Translator:
             terms: list[Term] = []
             offset = 0
             for piece, found in zip(prepared.pieces[t], prepared.found[t], strict=True):
-                best = next(hypotheses)[0]
+                best, required = next(hypotheses)[0], next(wanted)
+                if not found:
+                    offset += len(piece.text) + len(piece.separator)
+                    continue
                 text = self._translation(piece.text, best, prepared.task.config).text
-                spans = self._enforcer.locate(next(wanted), prepared.given.get(place, text))
+                spans = self._enforcer.locate(required, prepared.given.get(place, text))
                 for n, (each, span) in enumerate(zip(found, spans, strict=True)):
                     state: TermState = "enforced" if n in best.enforced else "kept"
                     start, end = each.start + offset, each.end + offset
@@ -661,6 +693,14 @@ class Translator:
         # A byte-wise vocabulary can spell a line break, which would shift all lines after it.
         line = " ".join(self.trg_vocabulary.decode_tokens(tokens).splitlines())
         return Translation(line, found.log_probability, found.score, found.attention, tokens)
+
+
+def _find_terms(
+    glossary: Glossary | None, pieces: Sequence[Sequence[_Piece]]
+) -> list[list[list[Found]]]:
+    """The terms of a glossary in each piece of each sentence."""
+    find = glossary.find if glossary else lambda _: []
+    return [[find(piece.text) for piece in of_sentence] for of_sentence in pieces]
 
 
 def _replaced(

@@ -68,14 +68,6 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
         found = bench.find(number)
         return await runner.answer(request, lambda _: bench.alternatives(found, place))
 
-    @router.post("/documents/{number}/memories")
-    async def memories(number: str, request: Request, fields: Sent) -> Response:
-        """Recall from a translation memory, such as a TMX file."""
-        found, file = bench.find(number), fields.file("file")
-        return await runner.answer(
-            request, lambda _: _changed(found, bench.recall_from(found, file.data, file.name))
-        )
-
     @router.get("/documents/{number}/file")
     async def fetch(number: str, fields: Sent) -> Response:
         """The translated document in its format, or its sentences as XLIFF or TMX."""
@@ -89,7 +81,29 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
         bench.drop(number)
         return JSONResponse({"success": True})
 
+    _add_knowledge(router, bench, runner)
     return router
+
+
+def _add_knowledge(router: APIRouter, bench: Workbench, runner: Runner) -> None:
+    """The paths of what people know: memories and glossaries."""
+
+    @router.post("/documents/{number}/memories")
+    async def memories(number: str, request: Request, fields: Sent) -> Response:
+        """Recall from a translation memory, such as a TMX file."""
+        found, file = bench.find(number), fields.file("file")
+        return await runner.answer(
+            request, lambda _: _changed(found, bench.recall_from(found, file.data, file.name))
+        )
+
+    @router.post("/documents/{number}/glossary")
+    async def glossary(number: str, request: Request, fields: Sent) -> Response:
+        """Enforce the terms of a glossary: a file, or lines in the field ``entries``."""
+        found = bench.find(number)
+        file = fields.file("file") if fields.has_file("file") else _lines(fields.text("entries"))
+        return await runner.answer(
+            request, lambda _: _with_terms(found, bench.use_glossary(found, file.data, file.name))
+        )
 
 
 def make_page_router() -> APIRouter:
@@ -115,6 +129,12 @@ def _file_or_text(fields: Sent) -> File:
     return fields.file("file")
 
 
+def _lines(text: str) -> File:
+    """Lines that were typed, with a tab for ``=`` where they have none."""
+    typed = (line if "\t" in line else line.replace("=", "\t", 1) for line in text.splitlines())
+    return File("entries", "\n".join(typed).encode("utf-8", "replace"))
+
+
 def _describe(document: OpenDocument) -> dict[str, Any]:
     return {
         "name": document.name,
@@ -122,9 +142,20 @@ def _describe(document: OpenDocument) -> dict[str, Any]:
         "target": document.caller.trg_language,
         "done": document.translated is not None,
         "memories": [memory.path.name for memory in document.memories],
+        "glossary": _terms(document),
         "sentences": [describe_sentence(document, t) for t in range(len(document.text.sentences))],
     }
 
 
 def _changed(document: OpenDocument, places: list[int]) -> dict[str, Any]:
     return {"changed": [describe_sentence(document, place) for place in places]}
+
+
+def _with_terms(document: OpenDocument, places: list[int]) -> dict[str, Any]:
+    return {"glossary": _terms(document), **_changed(document, places)}
+
+
+def _terms(document: OpenDocument) -> list[tuple[str, str]]:
+    """The terms of the glossary that was sent, with what they become."""
+    entries = document.glossary.entries if document.glossary else ()
+    return [(entry.source, entry.target) for entry in entries]

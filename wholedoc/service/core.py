@@ -6,12 +6,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Literal, NamedTuple
 
-from wholedoc.app.documents import Approved, TranslatesSentences, translate_all
+from wholedoc.app.documents import (
+    Approved,
+    TranslatesSentences,
+    translate_all,
+    translate_variously,
+)
 from wholedoc.corpus.documents import Document, SentencePair
+from wholedoc.corpus.glossary import Glossary, is_tbx
+from wholedoc.corpus.readers.lines import read_head
 from wholedoc.decoding.alignment import Origin
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Translator
@@ -23,6 +30,7 @@ from wholedoc.formats.sentences import split_sentences
 from wholedoc.formats.text import PlainText
 from wholedoc.service.engine import Caller, Engine, Ticket
 from wholedoc.service.errors import RequestError
+from wholedoc.service.glossaries import Glossaries
 from wholedoc.service.languages import detect, name_of, primary
 from wholedoc.service.web import note_failure
 from wholedoc.tm.memory import TranslationMemory
@@ -43,6 +51,12 @@ class Limits:
     kept_documents: int = 1000
     """Translated documents that wait to be fetched."""
     kept_seconds: float = 3600.0
+    glossaries: int = 1000
+    """Glossaries that clients have made."""
+    glossary_characters: int = 10_000_000
+    """Of the terms of all of them."""
+    alternatives: int = 10
+    """Other translations of a text."""
 
 
 class Translated(NamedTuple):
@@ -51,6 +65,8 @@ class Translated(NamedTuple):
     text: str
     source: str
     characters: int
+    alternatives: Sequence[str] = ()
+    """Other translations, the best first, where they are asked for."""
 
 
 @dataclass
@@ -83,14 +99,18 @@ class _AfterContext:
         return self.caller.trg_language
 
     def translate(
-        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+        self,
+        documents: Sequence[tuple[list[str], Approved]],
+        *,
+        explain: bool = False,
+        nbest: int = 1,
     ) -> list[TranslatedDocument]:
         count = len(self.context)
         longer = [
             ([*self.context, *sentences], {place + count: text for place, text in given.items()})
             for sentences, given in documents
         ]
-        found = self.caller.translate(longer, explain=explain)
+        found = self.caller.translate(longer, explain=explain, nbest=nbest)
         return [translated.after(count) for translated in found]
 
     def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
@@ -106,10 +126,13 @@ class Service:
         memories: Sequence[str | Path] = (),
         limits: Limits | None = None,
         suggestions: Path | None = None,
+        glossary: Path | None = None,
+        glossaries: Path | None = None,
     ) -> None:
         """Open an engine for each model.
 
-        ``suggestions`` is a memory that clients may add to; it is recalled from too.
+        ``suggestions`` is a memory that clients may add to; it is recalled from too. The terms of
+        ``glossary`` are always enforced; ``glossaries`` is a folder for those that clients make.
         """
         self.limits = limits or Limits()
         self.suggestions = suggestions
@@ -124,6 +147,10 @@ class Service:
             self._make_suggestions(translators, suggestions)
         for translator in translators:
             self._open(translator, memories)
+        self.terms = {} if glossary is None else _read_glossary(glossary, list(self.engines))
+        """Glossaries that are always enforced, by their languages."""
+        most = self.limits.glossaries, self.limits.glossary_characters
+        self.glossaries = Glossaries(*most, self.terms, glossaries)
 
     def _make_suggestions(self, translators: Sequence[Translator], path: Path) -> None:
         """Make the memory of suggestions where there is none."""
@@ -187,7 +214,7 @@ class Service:
         if engine is None:
             pairs = ", ".join(f"{a} to {b}" for a, b in self.engines)
             raise RequestError(400, f"cannot translate {src or '?'} to {trg}; there is {pairs}")
-        return Caller(engine, self.memories[src, trg], ticket)
+        return Caller(engine, self.memories[src, trg], ticket, self.terms.get((src, trg)))
 
     def translate_texts(
         self,
@@ -197,8 +224,14 @@ class Service:
         markup: Markup = "text",
         context: str = "",
         ticket: Ticket | None = None,
+        *,
+        glossary: Glossary | None = None,
+        alternatives: int = 0,
     ) -> list[Translated]:
-        """Translate texts, each by itself, with what stands before them where that is given."""
+        """Translate texts, each by itself, with what stands before them where that is given.
+
+        ``glossary`` is enforced instead of the one that always is.
+        """
         characters = sum(map(len, texts))
         if characters > self.limits.characters:
             most = self.limits.characters
@@ -208,32 +241,40 @@ class Service:
         groups: dict[str, list[int]] = {}
         callers: dict[str, Caller] = {}
         for n, text in enumerate(texts):
-            caller = self.choose(source, target, text, ticket)
+            caller = _with_glossary(self.choose(source, target, text, ticket), glossary)
             callers[caller.src_language] = caller
             groups.setdefault(caller.src_language, []).append(n)
         for language, places in groups.items():
             translated = self._translate_group(
-                callers[language], [texts[n] for n in places], markup, context
+                callers[language], [texts[n] for n in places], markup, context, alternatives
             )
-            for n, text in zip(places, translated, strict=True):
-                found[n] = Translated(text, primary(language), len(texts[n]))
+            for n, (text, *others) in zip(places, translated, strict=True):
+                found[n] = Translated(text, primary(language), len(texts[n]), others)
         with self._lock:
             self.characters += characters
         return [each for each in found if each is not None]
 
     def _translate_group(
-        self, caller: Caller, texts: Sequence[str], markup: Markup, context: str
-    ) -> list[str]:
+        self, caller: Caller, texts: Sequence[str], markup: Markup, context: str, alternatives: int
+    ) -> list[list[str]]:
+        """The translation of each text, and others where they are asked for."""
         kind: type[DocumentFile] = Html if markup == "html" else PlainText
         files = [kind(text.encode("utf-8", "replace"), "text", "", "") for text in texts]
         translator: TranslatesSentences = caller
         if context.strip() and caller.engine.translator.reads_documents:
             spans = split_sentences(context, caller.src_language)
             translator = _AfterContext(caller, [context[slice(*span)] for span in spans])
-        return [done.data.decode("utf-8") for done in translate_all(translator, files)]
+        found = translate_variously(translator, files, alternatives)
+        return [[data.decode("utf-8") for data in each] for each in found]
 
     def translate_file(
-        self, data: bytes, name: str, source: str, target: str, ticket: Ticket | None = None
+        self,
+        data: bytes,
+        name: str,
+        source: str,
+        target: str,
+        ticket: Ticket | None = None,
+        glossary: Glossary | None = None,
     ) -> tuple[bytes, int]:
         """Translate a file in its format; returns it, and how many characters it has."""
         if len(data) > self.limits.file_bytes:
@@ -246,6 +287,7 @@ class Service:
             sample = kind(data, name, "", "")
             words = " ".join(plain(segment.source) for segment in sample.segments)
             caller = self.choose(source, target, words, ticket or Ticket())
+            caller = _with_glossary(caller, glossary)
             file = kind(data, name, caller.src_language, caller.trg_language)
             (done,) = translate_all(caller, [file])
         except UserError as error:
@@ -255,7 +297,9 @@ class Service:
             self.characters += characters
         return done.data, characters
 
-    def store(self, data: bytes, name: str, source: str, target: str) -> tuple[str, StoredDocument]:
+    def store(
+        self, data: bytes, name: str, source: str, target: str, glossary: Glossary | None = None
+    ) -> tuple[str, StoredDocument]:
         """Take a document to be translated in the background; returns its id."""
         self.choose(source or "auto", target, "", Ticket())  # a wrong language is said at once
         document = StoredDocument(secrets.token_hex(16).upper(), name)
@@ -263,16 +307,21 @@ class Service:
         with self._lock:
             self._make_room()
             self._documents[number] = document
-        self._pool.submit(self._translate_stored, document, data, source, target)
+        self._pool.submit(self._translate_stored, document, data, source, target, glossary)
         return number, document
 
     def _translate_stored(
-        self, document: StoredDocument, data: bytes, source: str, target: str
+        self,
+        document: StoredDocument,
+        data: bytes,
+        source: str,
+        target: str,
+        glossary: Glossary | None,
     ) -> None:
         document.status = "translating"
         try:
             document.data, document.characters = self.translate_file(
-                data, document.name, source, target, document.ticket
+                data, document.name, source, target, document.ticket, glossary
             )
             document.status = "done"
         except RequestError as error:
@@ -318,3 +367,25 @@ class Service:
     def languages(self) -> Mapping[str, str]:
         """All languages by their codes."""
         return {code: name_of(code) for code in sorted({*self.sources, *self.targets()})}
+
+
+def _with_glossary(caller: Caller, glossary: Glossary | None) -> Caller:
+    """A caller with a glossary of its own, where there is one."""
+    return caller if glossary is None else replace(caller, glossary=glossary)
+
+
+def _read_glossary(path: Path, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Glossary]:
+    """A glossary for each pair of languages that it has terms for."""
+    if len(pairs) > 1 and not is_tbx(read_head(path).encode()):
+        what = "lines do not say what languages they are in, and there are several models"
+        raise UserError(what, where=str(path), fix="serve one model, or give TBX")
+    found: dict[tuple[str, str], Glossary] = {}
+    faults: list[UserError] = []
+    for pair in pairs:
+        try:
+            found[pair] = Glossary.read(path, *pair)
+        except UserError as fault:  # such as TBX without terms in these languages
+            faults.append(fault)
+    if not found:
+        raise faults[0]
+    return found

@@ -5,9 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
+from wholedoc.corpus.glossary import Glossary
 from wholedoc.service.core import Markup, Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
+from wholedoc.service.glossaries import StoredGlossary, read_entries
 from wholedoc.service.languages import name_of, primary
 from wholedoc.service.web import Fields, Runner, Sent, read_fields
 
@@ -49,7 +51,8 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         file = fields.file("file")
         name = fields.text("filename") or file.name
         source, target = fields.text("source_lang"), fields.text("target_lang")
-        number, stored = service.store(file.data, name, source, target)
+        glossary = _glossary(service, fields)
+        number, stored = service.store(file.data, name, source, target, glossary)
         return JSONResponse({"document_id": number, "document_key": stored.key})
 
     @router.api_route("/document/{number}", methods=["POST", "GET"])
@@ -66,7 +69,85 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         service.forget(number)
         return Response(stored.data, media_type="application/octet-stream")
 
+    _add_glossaries(router, service)
     return router
+
+
+def _add_glossaries(router: APIRouter, service: Service) -> None:
+    """The paths of glossaries."""
+
+    @router.get("/glossary-language-pairs")
+    async def glossary_pairs() -> dict[str, Any]:
+        """The languages that a glossary can have: those of the models."""
+        pairs = [{"source_lang": src, "target_lang": trg} for src, trg in service.engines]
+        return {"supported_languages": pairs}
+
+    @router.post("/glossaries")
+    def make_glossary(fields: Sent) -> Response:
+        """Make a glossary."""
+        return JSONResponse(_describe_glossary(_make_glossary(service, fields)), status_code=201)
+
+    @router.get("/glossaries")
+    async def glossaries() -> dict[str, Any]:
+        """All glossaries."""
+        return {"glossaries": [_describe_glossary(each) for each in service.glossaries]}
+
+    @router.get("/glossaries/{number}")
+    async def glossary(number: str) -> dict[str, Any]:
+        """A glossary without its entries."""
+        return _describe_glossary(service.glossaries.find(number))
+
+    @router.get("/glossaries/{number}/entries")
+    async def glossary_entries(number: str) -> Response:
+        """The entries of a glossary, in lines."""
+        entries = service.glossaries.find(number).own.entries
+        lines = "\n".join(f"{entry.source}\t{entry.target}" for entry in entries)
+        return Response(lines, media_type="text/tab-separated-values")
+
+    @router.delete("/glossaries/{number}")
+    async def drop_glossary(number: str) -> Response:
+        """Delete a glossary."""
+        service.glossaries.drop(number)
+        return Response(status_code=204)
+
+
+def _make_glossary(service: Service, fields: Fields) -> StoredGlossary:
+    pair = primary(fields.text("source_lang")), primary(fields.text("target_lang"))
+    if pair not in service.engines:
+        pairs = ", ".join(f"{a} to {b}" for a, b in service.engines)
+        raise RequestError(400, f"no glossary from {pair[0]} to {pair[1]}; there is {pairs}")
+    entries = read_entries(fields.text("entries"), fields.text("entries_format", "tsv"), pair)
+    return service.glossaries.make(fields.text("name"), pair, entries)
+
+
+def _describe_glossary(stored: StoredGlossary) -> dict[str, Any]:
+    source, target = stored.pair
+    return {
+        "glossary_id": stored.number,
+        "name": stored.name,
+        "ready": True,
+        "source_lang": source,
+        "target_lang": target,
+        "creation_time": stored.created,
+        "entry_count": len(stored.own.entries),
+    }
+
+
+def _glossary(service: Service, fields: Fields) -> Glossary | None:
+    """The glossary that a request names; it must be for the languages of the request."""
+    if fields.texts("glossary_ids"):
+        raise RequestError(400, "glossary_ids is not supported; give one glossary_id")
+    number = fields.text("glossary_id")
+    if not number:
+        return None
+    stored = service.glossaries.find(number)
+    pair = primary(fields.text("source_lang")), primary(fields.text("target_lang"))
+    if not pair[0]:
+        raise RequestError(400, "a glossary needs source_lang")
+    if pair != stored.pair:
+        source, target = stored.pair
+        raise RequestError(400, f"the glossary is from {source} to {target}")
+    return stored.enforced
 
 
 def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, Any]:
@@ -75,8 +156,7 @@ def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, An
         raise RequestError(400, "Parameter 'text' not specified.")
     if len(texts) > _MOST_TEXTS:
         raise RequestError(413, f"{len(texts)} texts are more than {_MOST_TEXTS}")
-    if fields.text("glossary_id"):
-        raise RequestError(404, "there is no glossary of this id")
+    glossary = _glossary(service, fields)
     tags = fields.text("tag_handling")
     if tags not in ("", "html", "xml"):
         raise RequestError(400, f"tag_handling {tags!r} is not supported; use html or xml")
@@ -85,7 +165,8 @@ def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, An
     if not target:
         raise RequestError(400, "Value for 'target_lang' not supported.")
     context = fields.text("context")
-    found = service.translate_texts(texts, source, target, markup, context, ticket)
+    given = (texts, source, target, markup, context, ticket)
+    found = service.translate_texts(*given, glossary=glossary)
     return {
         "translations": [
             {

@@ -4,10 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from wholedoc.app.documents import Approved
+from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.alignment import Origin
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Knowledge, Translator
@@ -37,7 +38,16 @@ class _Job:
     explain: bool
     ticket: Ticket
     answer: "Future[TranslatedDocument]"
+    glossary: Glossary | None = None
+    nbest: int = 1
     since: float = field(default_factory=time.monotonic)
+
+    def goes_with(self, other: "_Job") -> bool:
+        """Whether both can be translated at once: with the same settings, the same glossary."""
+        alike = (self.memories, self.explain, self.nbest)
+        return alike == (other.memories, other.explain, other.nbest) and (
+            self.glossary is other.glossary
+        )
 
     @property
     def small(self) -> bool:
@@ -104,10 +114,13 @@ class Engine:
         ticket: Ticket | None = None,
         *,
         explain: bool = False,
+        glossary: Glossary | None = None,
+        nbest: int = 1,
     ) -> "Future[TranslatedDocument]":
         """Put a document into the queue; raises ``RequestError`` 503 where there is no room."""
         answer: Future[TranslatedDocument] = Future()
-        self._put(_Job(sentences, approved or {}, memories, explain, ticket or Ticket(), answer))
+        given = (sentences, approved or {}, memories, explain, ticket or Ticket(), answer)
+        self._put(_Job(*given, glossary, nbest))
         return answer
 
     def _put(self, job: "_Job | _Call") -> None:
@@ -165,8 +178,7 @@ class Engine:
         batch: list[_Job] = []
         for job in (each for each in order if isinstance(each, _Job)):
             fits = not batch or size + len(job.sentences) <= _TOGETHER
-            alike = job.memories == first.memories and job.explain == first.explain
-            if fits and alike:
+            if fits and job.goes_with(first):
                 batch.append(job)
                 size += len(job.sentences)
         taken = set(map(id, batch))
@@ -185,11 +197,16 @@ class Engine:
 
     def _translate(self, batch: Sequence[_Job]) -> None:
         start = time.monotonic()
-        explain = batch[0].explain
-        known = Knowledge([job.approved for job in batch], batch[0].memories)
+        first, search = batch[0], self.translator.config.search
+        approved = [job.approved for job in batch]
         try:
             results = self.translator.translate_documents(
-                [job.sentences for job in batch], measure=explain, known=known, explain=explain
+                [job.sentences for job in batch],
+                config=replace(search, beam=max(search.beam, first.nbest)),
+                nbest=first.nbest,
+                measure=first.explain,
+                known=Knowledge(approved, first.memories, glossary=first.glossary),
+                explain=first.explain,
             )
         except Exception as error:  # noqa: BLE001 (it goes to those who wait for the answer)
             self._fail(batch, error)
@@ -214,11 +231,12 @@ class Engine:
 
 @dataclass(frozen=True)
 class Caller:
-    """An engine as one request sees it: with its memories, and its ticket."""
+    """An engine as one request sees it: with its memories, its ticket, and its glossary."""
 
     engine: Engine
     memories: tuple[TranslationMemory, ...] = ()
     ticket: Ticket = field(default_factory=Ticket)
+    glossary: Glossary | None = None
 
     @property
     def src_language(self) -> str:
@@ -231,13 +249,25 @@ class Caller:
         return self.engine.trg_language
 
     def translate(
-        self, documents: Sequence[tuple[list[str], Approved]], *, explain: bool = False
+        self,
+        documents: Sequence[tuple[list[str], Approved]],
+        *,
+        explain: bool = False,
+        nbest: int = 1,
     ) -> list[TranslatedDocument]:
         """The translations of documents, when their turn has come."""
         if self.ticket.cancelled:
             raise RequestError(499, "the client has left")
         answers = [
-            self.engine.submit(sentences, approved, self.memories, self.ticket, explain=explain)
+            self.engine.submit(
+                sentences,
+                approved,
+                self.memories,
+                self.ticket,
+                explain=explain,
+                glossary=self.glossary,
+                nbest=nbest,
+            )
             for sentences, approved in documents
         ]
         return [answer.result() for answer in answers]

@@ -95,15 +95,20 @@ def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, An
     if markup not in ("text", "html"):
         raise RequestError(400, f"{markup} format is not supported; use text or html")
     kind: Markup = "html" if markup == "html" else "text"
-    found = service.translate_texts(texts, source, _wanted(fields, "target"), kind, "", ticket)
+    count, most = fields.number("alternatives"), service.limits.alternatives
+    if not 0 <= count <= most:
+        raise RequestError(400, f"{count} alternatives are not possible; ask for 0 to {most}")
+    given = (texts, source, _wanted(fields, "target"), kind, "", ticket)
+    found = service.translate_texts(*given, alternatives=count)
     several = fields.is_list("q")
     translations = [each.text for each in found]
     answer: dict[str, Any] = {"translatedText": translations if several else translations[0]}
     if primary(source) == "auto":
         detected = [_language(service, text) for text in texts]
         answer["detectedLanguage"] = detected if several else detected[0]
-    if fields.number("alternatives"):
-        answer["alternatives"] = [[] for _ in found] if several else []
+    if count:
+        others = [list(each.alternatives) for each in found]
+        answer["alternatives"] = others if several else others[0]
     return answer
 
 

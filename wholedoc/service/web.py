@@ -70,6 +70,10 @@ class Fields:
                 return value
         raise RequestError(400, f"no file is given as {name}")
 
+    def has_file(self, name: str) -> bool:
+        """Whether a file was sent."""
+        return any(isinstance(value, File) for value in self._values.get(name, []))
+
     def is_list(self, name: str) -> bool:
         """Whether a field was given as a list, or several times."""
         return f"{name}[]" in self._values or len(self._values.get(name, [])) > 1

@@ -9,13 +9,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
 from wholedoc.app.documents import DocumentText, TranslatedSentence, assemble, read_sentences
 from wholedoc.config import CorpusFiles
+from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.streaming import Stream, find_alternatives
 from wholedoc.decoding.translator import Knowledge
@@ -49,6 +50,10 @@ class OpenDocument:
     caller: Caller
     folder: Path
     memories: tuple[TranslationMemory, ...] = ()
+    glossary: Glossary | None = None
+    """The one that was sent."""
+    enforced: Glossary | None = None
+    """That, and what the service always enforces."""
     translated: TranslatedDocument | None = None
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """What has happened, for those who watch: its kind and its values."""
@@ -105,7 +110,7 @@ class Workbench:
         text = read_sentences(file.segments, *languages)
         number = secrets.token_urlsafe(16)
         document = OpenDocument(name, file, text, caller, self._folder / number)
-        document.memories = caller.memories
+        document.memories, document.enforced = caller.memories, caller.glossary
         with self._lock:
             self._make_room()
             self._documents[number] = document
@@ -149,7 +154,7 @@ class Workbench:
 
     def _stream(self, document: OpenDocument, approved: dict[int, str]) -> None:
         engine, ticket = document.caller.engine, document.caller.ticket
-        known = Knowledge([approved], document.memories)
+        known = Knowledge([approved], document.memories, glossary=document.enforced)
         stream = Stream(engine.translator, document.text.sentences, known)
         updates = iter(stream)
         while (found := engine.call(partial(next, updates, None), ticket)) is not None:
@@ -193,6 +198,24 @@ class Workbench:
         with document.working:
             document.memories = (*document.memories, *opened)
             self._stream(document, dict(before.task.approved))
+        return _differing(before, document.done)
+
+    def use_glossary(self, document: OpenDocument, data: bytes, name: str) -> list[int]:
+        """Enforce the terms of a glossary instead of those before; returns what has changed.
+
+        An empty one ends that.
+        """
+        if len(data) > self.service.limits.glossary_characters:
+            most = self.service.limits.glossary_characters
+            raise RequestError(413, f"{len(data):,} bytes are more than {most:,}")
+        languages = document.caller.src_language, document.caller.trg_language
+        sent = Glossary.parse(data, *languages, name) if data.strip() else None
+        before, engine = document.done, document.caller.engine
+        with document.working:
+            always = document.caller.glossary
+            document.glossary, document.enforced = sent, sent.over(always) if sent else always
+            work = partial(engine.translator.change_glossary, document.done, document.enforced)
+            document.translated = engine.call(work)
         return _differing(before, document.done)
 
     def alternatives(self, document: OpenDocument, place: int) -> list[str]:
@@ -245,10 +268,11 @@ class Workbench:
 
 
 def _differing(before: TranslatedDocument, after: TranslatedDocument) -> list[int]:
-    """The places of the sentences that have another translation, or another standing."""
+    """The places of the sentences that have another translation, standing, or state of a term."""
     given = before.task.approved.keys() ^ after.task.approved.keys()
-    pairs = zip(before.sentences, after.sentences, strict=True)
-    return sorted({t for t, (old, new) in enumerate(pairs) if old != new} | given)
+    old = list(zip(before.sentences, before.terms, strict=True))
+    new = list(zip(after.sentences, after.terms, strict=True))
+    return sorted({t for t, sentence in enumerate(old) if sentence != new[t]} | given)
 
 
 def describe_sentence(document: OpenDocument, place: int) -> dict[str, Any]:
@@ -271,6 +295,7 @@ def describe_sentence(document: OpenDocument, place: int) -> dict[str, Any]:
         "words": _words(done, place),
         "known": [_known(pair) for pair in done.known[place]],
         "read": _read(done, place),
+        "terms": [asdict(term) for term in done.terms[place]],
     }
 
 

@@ -62,6 +62,7 @@ async function begin(values) {
   if (!found) return;
   Object.assign(state, { id: found.id, sentences: found.sentences, done: 0, open: null });
   $("work-title").textContent = found.name;
+  showTerms(found.glossary);
   $("start").hidden = true;
   $("work").hidden = false;
   draw();
@@ -169,6 +170,12 @@ function drawSentence(place) {
   const standing = sentence.approved ? "approved" : isChanged(sentence) ? "changed by the document" : "";
   button.title = standing;
   button.setAttribute("aria-expanded", String(state.open === place));
+  row.querySelector(".missing")?.remove();
+  const missing = (sentence.terms || []).filter((term) => term.state === "missing");
+  if (missing.length) {
+    const named = missing.map((term) => `${term.source} → ${term.target}`).join(", ");
+    button.after(make("p", { className: "missing", dir: "auto", textContent: `Missing: ${named}` }));
+  }
 }
 
 function tinted(sentence) {
@@ -314,15 +321,30 @@ async function recallFrom(file) {
   if (found) take(found.changed);
 }
 
+function showTerms(terms) {
+  const separator = (pair) => (pair.some((term) => term.includes("=")) ? "\t" : " = ");
+  $("terms").value = terms.map((pair) => pair.join(separator(pair))).join("\n");
+}
+
+async function useGlossary(values) {
+  $("state").textContent = "translating again what the terms change…";
+  const found = await attempt(() => ask("POST", `api/documents/${state.id}/glossary`, form(values)));
+  if (!found) { $("state").textContent = summary(); return; }
+  if (state.open !== null) toggle(state.open);
+  showTerms(found.glossary);
+  take(found.changed);
+}
+
 /* Files and the rest. */
 
 function isMemory(file) {
   return /\.(tmx|tsv|jsonl)(\.gz)?$/i.test(file.name);
 }
 
-function takeFile(file) {
+function takeFile(file, isGlossary = false) {
   if (!file) return;
-  if (state.id && isMemory(file)) recallFrom(file);
+  if (state.id && (isGlossary || /\.tbx$/i.test(file.name))) useGlossary({ file });
+  else if (state.id && isMemory(file)) recallFrom(file);
   else if (!state.id) begin({ file });
   else complain("One document at a time: choose New document first.");
 }
@@ -346,12 +368,17 @@ $("text").addEventListener("keydown", (event) => {
 for (const id of ["file", "memory"]) {
   $(id).addEventListener("change", (event) => { takeFile(event.target.files[0]); event.target.value = ""; });
 }
+$("glossary-file").addEventListener("change", (event) => {
+  takeFile(event.target.files[0], true);
+  event.target.value = "";
+});
+$("use-terms").addEventListener("click", () => useGlossary({ entries: $("terms").value }));
 $("close").addEventListener("click", leave);
-document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").hidden = false; });
+document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").hidden = Boolean(state.id); });
 document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("drop").hidden = true; });
 document.addEventListener("drop", (event) => {
   event.preventDefault();
   $("drop").hidden = true;
-  takeFile(event.dataTransfer.files[0]);
+  takeFile(event.dataTransfer.files[0], $("glossary").contains(event.target));
 });
 attempt(fillLanguages);
