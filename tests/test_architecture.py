@@ -28,6 +28,7 @@ FROM_INIT = {
     "wholedoc.config",
     "wholedoc.corpus.glossary",
     "wholedoc.decoding.results",
+    "wholedoc.decoding.streaming",
     "wholedoc.decoding.translator",
     "wholedoc.errors",
     "wholedoc.tm.memory",

@@ -454,7 +454,7 @@ def test_a_second_search_reads_what_its_sentence_does(
     monkeypatch.setattr(Enforcer, "search", spy)
     terms = Knowledge(glossary=glossary(("s1", "t5 t6")))
     model.translate_documents([TEXTS], measure=False, known=terms)
-    sources = [model._encode(text) for text in TEXTS]
+    sources = [model._preparer.encode_source(text) for text in TEXTS]
     with_readings = [(sources.index(src), found) for src, found in searched if found is not None]
     assert len(with_readings) == 3
     for t, found in with_readings:

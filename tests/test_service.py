@@ -399,7 +399,7 @@ def test_the_queue_is_bounded_fair_and_drops_what_was_cancelled(slow: Slow) -> N
     while not slow.calls:
         time.sleep(0.01)
     ticket = Ticket()
-    large = engine.submit([f"s{n % 12}" for n in range(100)])
+    large = engine.submit([f"s{n % 12}" for n in range(200)])
     gone = engine.submit(["s2"], ticket=ticket)
     small = [engine.submit([text]) for text in ("s3", "s4")]
     with pytest.raises(RequestError) as error:
@@ -410,7 +410,7 @@ def test_the_queue_is_bounded_fair_and_drops_what_was_cancelled(slow: Slow) -> N
     engine.close()
     assert first.result().sentences == ["t1"]
     assert [answer.result().sentences for answer in small] == [["t3"], ["t4"]]
-    assert len(large.result().sentences) == 100
+    assert len(large.result().sentences) == 200
     assert gone.cancelled()
     assert slow.calls[1] == [["s3"], ["s4"]]  # together, and before the large one
     assert engine.counts.refused == engine.counts.cancelled == 1

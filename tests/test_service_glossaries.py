@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from wholedoc.cli import app as command_line
 from wholedoc.corpus.glossary import Entry, Glossary
+from wholedoc.decoding.answering import Answerer
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.service.core import Limits, Service
@@ -262,13 +263,13 @@ def states(sentences: list[dict]) -> list[list[str]]:
 def test_a_document_gets_a_glossary(web: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     path = open_document(web, "s2 s1 s3\ns4\ns2 s1 s3\ns6 s9 s3")
     searched: list[int] = []
-    again = Translator._translate
+    again = Answerer.translate
 
     def note(self, prepared, *args, **settings):
         searched.extend(place for each in prepared for place in each.places)
         return again(self, prepared, *args, **settings)
 
-    monkeypatch.setattr(Translator, "_translate", note)
+    monkeypatch.setattr(Answerer, "translate", note)
     typed = "s1 = t5\ns2\tunheard-of\n"
     answer = web.post(f"{path}/glossary", data={"entries": typed}).json()
     assert searched == [0, 2]

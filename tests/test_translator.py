@@ -22,7 +22,8 @@ from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import read_source_lines
 from wholedoc.corpus.vocabulary import EOS, UNK, Vocabulary, build_vocabularies
 from wholedoc.decoding import descent
-from wholedoc.decoding.translator import Translator, join_weights
+from wholedoc.decoding.answering import join_weights
+from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.checkpoint import save_weights
@@ -154,7 +155,7 @@ def test_a_very_long_sentence_is_translated_in_pieces(
     joined = found.candidates[1][0]
     assert joined.attention is None
     assert joined.text == found.sentences[1]
-    pieces = [piece.text for piece in translator._split(long, most)]
+    pieces = [piece.text for piece in translator._preparer.split(long, most)]
     alone = translator.translate(pieces, config, nbest=2).candidates
     assert joined.log_probability == pytest.approx(sum(c[0].log_probability for c in alone))
     words = sum(len(c[0].attention) for c in alone)
@@ -165,7 +166,7 @@ def test_a_very_long_sentence_is_translated_in_pieces(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", ["ab " * 200_000, "a" * 400_000], ids=["words", "one word"])
 def test_pieces_of_a_huge_line_are_small_and_complete(translators, kind: Kind, text: str) -> None:
-    pieces = translators[kind]._split(text, 400)
+    pieces = translators[kind]._preparer.split(text, 400)
     assert max(len(piece.tokens) for piece in pieces) <= 401
     assert max(len(piece.text) for piece in pieces) <= 4000
     assert "".join(piece.text + piece.separator for piece in pieces) == text
@@ -486,8 +487,10 @@ def test_the_package_offers_what_a_caller_needs() -> None:
         "Glossary",
         "Knowledge",
         "SearchConfig",
+        "Stream",
         "TranslationMemory",
         "Translator",
+        "Update",
         "UserError",
     )
     assert {*results, *others, "__version__"} == set(wholedoc.__all__)

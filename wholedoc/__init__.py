@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from wholedoc.config import SearchConfig
     from wholedoc.corpus.glossary import Glossary
     from wholedoc.decoding.results import ScoredDocument, Term, TranslatedDocument, Translation
+    from wholedoc.decoding.streaming import Stream, Update
     from wholedoc.decoding.translator import Knowledge, Translator
     from wholedoc.errors import UserError
     from wholedoc.tm.memory import TranslationMemory
@@ -16,11 +17,13 @@ __all__ = [
     "Knowledge",
     "ScoredDocument",
     "SearchConfig",
+    "Stream",
     "Term",
     "TranslatedDocument",
     "Translation",
     "TranslationMemory",
     "Translator",
+    "Update",
     "UserError",
     "__version__",
 ]
@@ -29,8 +32,10 @@ _HOMES = {
     "Glossary": "wholedoc.corpus.glossary",
     "Knowledge": "wholedoc.decoding.translator",
     "SearchConfig": "wholedoc.config",
+    "Stream": "wholedoc.decoding.streaming",
     "TranslationMemory": "wholedoc.tm.memory",
     "Translator": "wholedoc.decoding.translator",
+    "Update": "wholedoc.decoding.streaming",
     "UserError": "wholedoc.errors",
 }
 

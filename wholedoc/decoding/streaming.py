@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wholedoc.decoding.results import TranslatedDocument, Translation
-from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.decoding.answering import Answerer
+from wholedoc.decoding.preparing import Preparer
+from wholedoc.decoding.results import Task, TranslatedDocument
+from wholedoc.errors import UserError
 
 _CHUNK = 8  # sentences that appear together
 
@@ -14,43 +16,55 @@ class Update:
     """A sentence that has a translation, or another one than before."""
 
     place: int
+    """Of the sentence in its document, counted from 0."""
     text: str
     passes: int
     """Of coordinate descent before it: 0 for a first translation."""
 
 
-class Stream:
-    """The updates of one document; ``document`` is there when all have come."""
+class Stream(Iterator[Update]):
+    """The updates of one document, for one thread; ``document`` is there when all have come.
 
-    def __init__(
-        self, translator: Translator, sentences: list[str], known: Knowledge | None = None
-    ) -> None:
-        """Prepare a document with the model's own settings of search."""
-        self.translator = translator
-        self.document: TranslatedDocument | None = None
-        task = translator._tasks([sentences], known or Knowledge(), translator.config.search, 1)[0]
-        self._task = task
-        self._texts: list[str | None] = [None] * len(sentences)
+    Nothing is translated before the first update is asked for.
+    """
 
-    def __iter__(self) -> Iterator[Update]:
+    def __init__(self, task: Task, preparer: Preparer, answerer: Answerer) -> None:
+        self._task, self._preparer, self._answerer = task, preparer, answerer
+        self._document: TranslatedDocument | None = None
+        self._texts: list[str | None] = [None] * len(task.sentences)
+        self._updates = self._translate()
+
+    def __next__(self) -> Update:
+        """The next update, as soon as there is one."""
+        return next(self._updates)
+
+    @property
+    def document(self) -> TranslatedDocument:
+        """The whole document, as ``Translator.translate`` gives it."""
+        if self._document is None:
+            what, fix = "the document is not translated yet", "go through all updates first"
+            raise UserError(what, where="stream.document", fix=fix)
+        return self._document
+
+    def _translate(self) -> Iterator[Update]:
         """Translate, a few sentences at a time; a document model then goes over all of them."""
-        prepared = self.translator._prepare(self._task)
-        reads = self.translator.reads_documents
+        prepared = self._preparer.prepare(self._task)
+        reads = self._answerer.system.reads_documents
         parts = []
         if not (reads and self._task.config.first_pass == "document"):
             config = replace(self._task.config, passes=0)
             first = replace(prepared, task=replace(self._task, config=config))
             for start in range(0, len(self._texts), _CHUNK):
                 places = range(start, min(start + _CHUNK, len(self._texts)))
-                (part,) = self.translator._translate([first.select(places)], explain=not reads)
+                (part,) = self._answerer.translate([first.select(places)], explain=not reads)
                 parts.append(part)
                 yield from self._changed(places, part.sentences, 0)
         if reads:
-            (self.document,) = self.translator._translate([prepared], explain=True)
-            for passes, texts in enumerate(self.document.history):
+            (self._document,) = self._answerer.translate([prepared], explain=True)
+            for passes, texts in enumerate(self._document.history):
                 yield from self._changed(range(len(texts)), texts, passes)
         else:
-            self.document = self._join(parts)
+            self._document = self._join(parts)
 
     def _changed(
         self, places: Sequence[int], texts: Sequence[str], passes: int
@@ -74,16 +88,3 @@ class Stream:
             task=self._task,
             terms=[each for part in parts for each in part.terms],
         )
-
-
-def find_alternatives(
-    translator: Translator, document: TranslatedDocument, place: int, count: int
-) -> list[Translation]:
-    """The best translations of a sentence of a document, the others being as they are."""
-    config = replace(document.task.config, beam=max(document.task.config.beam, count))
-    task = replace(document.task, config=config, nbest=count)
-    remembered = [[pair for pair in known if not pair.approved] for known in document.known]
-    prepared = translator._prepare(task, remembered)
-    if translator.reads_documents:
-        return translator._translate([prepared])[0].candidates[place]
-    return translator._translate([prepared.select([place])])[0].candidates[0]

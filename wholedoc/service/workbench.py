@@ -18,8 +18,6 @@ from wholedoc.app.documents import DocumentText, TranslatedSentence, assemble, r
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.results import TranslatedDocument
-from wholedoc.decoding.streaming import Stream, find_alternatives
-from wholedoc.decoding.translator import Knowledge
 from wholedoc.errors import UserError
 from wholedoc.formats import find_format
 from wholedoc.formats.exchange import Pair, write_tmx, write_xliff
@@ -154,10 +152,13 @@ class Workbench:
 
     def _stream(self, document: OpenDocument, approved: dict[int, str]) -> None:
         engine, ticket = document.caller.engine, document.caller.ticket
-        known = Knowledge([approved], document.memories, glossary=document.enforced)
-        stream = Stream(engine.translator, document.text.sentences, known)
-        updates = iter(stream)
-        while (found := engine.call(partial(next, updates, None), ticket)) is not None:
+        stream = engine.translator.stream(
+            document.text.sentences,
+            approved=approved,
+            memories=document.memories,
+            glossary=document.enforced,
+        )
+        while (found := engine.call(partial(next, stream, None), ticket)) is not None:
             document.tell("sentence", place=found.place, text=found.text, passes=found.passes)
         document.translated = stream.document
         document.tell("done", passes=len(document.done.history) - 1)
@@ -225,7 +226,7 @@ class Workbench:
             raise RequestError(404, f"there is no sentence {place}")
         if place in before.task.approved:
             return [before.sentences[place]]
-        work = partial(find_alternatives, engine.translator, before, place, _ALTERNATIVES)
+        work = partial(engine.translator.alternatives, before, place, _ALTERNATIVES)
         return list(dict.fromkeys(found.text for found in engine.call(work)))
 
     def fetch(self, document: OpenDocument, kind: str) -> tuple[bytes, str]:
