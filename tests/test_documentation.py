@@ -1,13 +1,19 @@
-"""The pages for people: links lead somewhere, notes are listed, hops are those of the code."""
+"""The pages for people: links lead somewhere, notes are listed, commands and hops are as coded."""
 
 import ast
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from wholedoc.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "notes").glob("*.md")])
+FOLDERS = [ROOT, ROOT / "docs", ROOT / "docs" / "commands", ROOT / "notes"]
+PAGES = sorted(page for folder in FOLDERS for page in folder.glob("*.md"))
 NOTES = sorted((ROOT / "notes").glob("2*.md"))
 
 
@@ -40,6 +46,49 @@ def test_notes_are_listed_newest_first_by_their_titles() -> None:
     assert {file: f"# {date}: {verdict}" for date, verdict, file in listed} == titles
     assert [date for date, *_ in listed] == sorted((date for date, *_ in listed), reverse=True)
     assert all(file.startswith(date) for date, _, file in listed)
+
+
+# The commands of docs/commands/.
+
+
+def commands_of(group: Any, prefix: str = "") -> dict[str, Any]:
+    """The commands as the command line knows them, by their names."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found |= commands_of(command, f"{prefix}{name} ")
+        else:
+            found[f"{prefix}{name}"] = command
+    return found
+
+
+COMMANDS = commands_of(typer.main.get_command(app))
+
+
+def test_pages_of_commands_are_those_the_script_makes() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "commands.py"))["make_pages"]()
+    folder = ROOT / "docs" / "commands"
+    written = {page.name: page.read_text(encoding="utf-8") for page in folder.iterdir()}
+    assert written == made, "run `python docs/commands.py`"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_pages_of_commands_have_what_the_command_line_takes(name: str) -> None:
+    page = (ROOT / "docs" / "commands" / f"{name.split()[0]}.md").read_text(encoding="utf-8")
+    section = re.search(rf"^#+ wholedoc {name}$(.*?)(^#|\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    first_cells = re.findall(r"^\| (`.*?) \|", section[1], re.MULTILINE)
+    shown = {each for cell in first_cells for each in re.findall(r"`(.*?)`", cell)}
+    options = {o for p in COMMANDS[name].params for o in p.opts if o.startswith("-")}
+    arguments = {p.metavar for p in COMMANDS[name].params if not p.opts[0].startswith("-")}
+    assert shown == (options - {"--help"}) | arguments
+    assert f"\nwholedoc {name}" in section[1]  # an example
+
+
+def test_the_readme_names_every_command() -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Commands")[2]
+    named = set(re.findall(r"^\| `wholedoc (\w+)", table, re.MULTILINE))
+    assert named == {name.split()[0] for name in COMMANDS}
 
 
 # The hops of docs/architecture.md.

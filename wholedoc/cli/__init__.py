@@ -58,16 +58,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(corpora.stats, corpora.synth, train.train, translate.translate),
-    *(
-        translate.segments,
-        serve.serve,
-        evaluate.score,
-        evaluate.evaluate,
-        evaluate.params,
-        evaluate.bench,
-    ),
-    *(evaluate.bench, train.export, train.experiment, train.demo),
+    *(corpora.stats, corpora.synth, train.train, translate.translate, translate.segments),
+    *(serve.serve, evaluate.score, evaluate.evaluate, evaluate.params, evaluate.bench),
+    *(train.export, train.experiment, train.demo),
 )
 _MEMORY_COMMANDS: tuple[Callable[..., None], ...] = (
     *(tm.build, tm.add, tm.search, tm.stats, tm.remove, tm.fit),
