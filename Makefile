@@ -15,14 +15,14 @@ $(VENV)/.installed: pyproject.toml hatch_build.py wholedoc/kernels/build.py $(wi
 	$(BIN)/python -c 'from wholedoc.kernels import describe; print("CPU kernels:", describe())'
 	touch $@
 
-# A handbook is translated by a model that is trained on the spot, then the page is served.
+# A handbook is translated by the model in the box with a translation memory, then the page is served.
 # DEMO_SECONDS=… ends it by itself.
 demo: setup
 	mkdir -p demo && cp docs/examples/* demo
-	cd demo && test -d run || ../$(BIN)/wholedoc train handbook.toml --run run --set tm.keep=true
-	cd demo && ../$(BIN)/wholedoc translate run washer-dryer.md -o washer-dryer.en.md && cat washer-dryer.en.md
+	cd demo && test -d handbook || ../$(BIN)/wholedoc tm build handbook handbook.tmx
+	cd demo && ../$(BIN)/wholedoc translate de-en washer-dryer.md --tm handbook -o washer-dryer.en.md && cat washer-dryer.en.md
 	@echo 'Now in the browser: open the address below and drop demo/washer-dryer.md on the page.'
-	cd demo && ../$(BIN)/wholedoc serve run --port $(or $(DEMO_PORT),8000) --seconds $(or $(DEMO_SECONDS),0)
+	cd demo && ../$(BIN)/wholedoc serve de-en --tm handbook --port $(or $(DEMO_PORT),8000) --seconds $(or $(DEMO_SECONDS),0)
 
 # The paper's memories on an artificial corpus, for which the best possible is known.
 demo-artificial: setup
