@@ -177,6 +177,13 @@ def test_weights_are_not_a_checkpoint(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "w", model, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
+def test_names_of_an_optimiser_are_checked(tmp_path: Path) -> None:
+    """Fuzzing found it: without a checksum, as in files of earlier versions."""
+    save_file({"optimiser.x": torch.zeros(1)}, tmp_path / "c", {"position": "{}"})
+    with pytest.raises(UserError, match=r"optimiser\.x is no part of an optimiser"):
+        load_checkpoint(tmp_path / "c", make_model(), torch.optim.SGD([torch.zeros(1)], lr=0.1))
+
+
 def test_a_write_is_all_or_nothing(tmp_path: Path) -> None:
     """Under a real limit of the system, in the middle of the second file."""
     file = tmp_path / "weights"

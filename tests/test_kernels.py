@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -699,6 +700,35 @@ def test_one_thread_computes_unless_another_number_is_asked_for(
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
         with one_thread():
             assert count() == 2
+
+
+def test_threads_that_overlap_leave_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one thread sets for a while is not taken by another for the user's choice."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+    found = []
+
+    def first() -> None:
+        with one_thread():
+            first_is_in.set()
+            assert second_is_in.wait(20)
+        first_is_out.set()
+
+    def second() -> None:
+        assert first_is_in.wait(20)
+        with one_thread():
+            second_is_in.set()
+            assert first_is_out.wait(20)
+            found.append(torch.get_num_threads())
+        found.append(torch.get_num_threads())
+
+    with threads_of_torch(2):
+        with ThreadPoolExecutor(2) as pool:
+            for each in [pool.submit(first), pool.submit(second)]:
+                each.result(20)
+        with ThreadPoolExecutor(1) as pool:
+            found.append(pool.submit(torch.get_num_threads).result(20))
+    assert found == [1, 2, 2]
 
 
 def test_an_error_reaches_the_caller_and_threads_are_set_back(threads: int) -> None:

@@ -460,7 +460,8 @@ def test_gradient_of_the_loss(
         torch.manual_seed(1)  # the same dropout each time
         return sentence_loss(model, batch, 0.1).smoothed
 
-    assert gradcheck(loss, tuple(model.parameters()))
+    # Along random directions: its parts are checked entry by entry above.
+    assert gradcheck(loss, tuple(model.parameters()), fast_mode=True)
 
 
 @pytest.mark.parametrize("initial_state", STARTS)

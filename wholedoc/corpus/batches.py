@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from wholedoc.corpus.encoded import EncodedCorpus, Ids
+from wholedoc.corpus.shares import Indices, cut, deal
 from wholedoc.corpus.vocabulary import BOS, PAD
 
-Indices = npt.NDArray[np.int64]
 _OPEN_GROUPS = 8
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -87,8 +87,13 @@ class SentenceBatches:
     def __init__(self, corpus: EncodedCorpus, tokens: int, seed: int) -> None:
         self._lengths = (corpus.src_lengths, corpus.trg_lengths)
         self._longer = np.maximum(*self._lengths).astype(np.int64)
+        self._words = np.add(*self._lengths)
         self._tokens = tokens
         self._seed = seed
+
+    def share(self, batch: Indices, rank: int, ranks: int) -> Indices:
+        """The sentences of a batch that one of several processes computes, in their order."""
+        return batch[deal(self._words[batch], rank, ranks)]
 
     def epoch(self, number: int) -> list[Indices]:
         """Return the batches of an epoch in random order; corpus, seed and ``number`` fix them."""
@@ -108,6 +113,13 @@ class SentenceBatches:
         return [batch[np.argsort(-trg[batch], kind="stable")] for batch in chosen]
 
 
+class DocumentPart(NamedTuple):
+    """Some sentences of a document, which read all of it."""
+
+    document: range
+    sentences: range
+
+
 class DocumentBatches:
     """Groups of whole documents, grouped anew for each epoch by its number and the seed.
 
@@ -122,8 +134,26 @@ class DocumentBatches:
         ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
         self._documents = [document for document in ranges if document]
         self._sizes = [int(longer[d.start : d.stop].sum()) for d in self._documents]
+        self._words = corpus.src_lengths + corpus.trg_lengths
         self._tokens = tokens
         self._seed = seed
+
+    def share(self, documents: Sequence[range], rank: int, ranks: int) -> list[DocumentPart]:
+        """The part of a group that one of several processes computes.
+
+        It is a run of sentences, so that few documents are read by more than one process. A
+        document is cut where the words are half: one that is longer than all others together would
+        otherwise keep every other process waiting.
+        """
+        words = [self._words[d.start : d.stop] for d in documents]
+        mine = cut(np.concatenate(words), rank, ranks)
+        parts, begin = [], 0
+        for document in documents:
+            sentences = document[max(0, mine.start - begin) : max(0, mine.stop - begin)]
+            if sentences:
+                parts.append(DocumentPart(document, sentences))
+            begin += len(document)
+        return parts
 
     def epoch(self, number: int) -> list[tuple[range, ...]]:
         """Return the groups of an epoch in random order: the sentences of each of its documents."""

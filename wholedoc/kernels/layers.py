@@ -153,20 +153,20 @@ class EightBitProduct:
         self, weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
     ) -> None:
         rounded, scales = round_rows(weight.float())
-        with warnings.catch_warnings():
+        # The filters of warnings and the choice of an engine hold for all threads, so one packs at
+        # a time.
+        with _quantising, warnings.catch_warnings():
             # torch announces a successor of its quantised tensors; the packed ones stay.
             warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
             quantised = torch._make_per_channel_quantized_tensor(
                 rounded, scales.double(), torch.zeros(len(scales), dtype=torch.long), 0
             )
-            # Other engines may use instructions that a virtual machine announces and does not
-            # have. The choice holds for all threads, so one packs at a time.
-            with _quantising:
-                before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
-                try:
-                    self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
-                finally:
-                    torch.backends.quantized.engine = before
+            # Other engines may use instructions that a virtual machine announces and does not have.
+            before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
+            try:
+                self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+            finally:
+                torch.backends.quantized.engine = before
 
     @staticmethod
     def works_on(device: torch.device) -> bool:

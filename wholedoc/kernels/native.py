@@ -13,10 +13,11 @@ import faulthandler
 import math
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,9 @@ _forced: list[Backend] = []
 _mixed: ContextVar[bool] = ContextVar("mixed", default=False)
 _pool_size: ContextVar[int | None] = ContextVar("pool_size", default=None)
 """Threads of :func:`in_threads` within :func:`one_thread`."""
+_threads_before: list[int] = []
+"""What torch had before :func:`_undivided`, for each thread that is within."""
+_counting = threading.Lock()
 
 
 def _fields(integers: str, pointers: str) -> list[tuple[str, type]]:
@@ -157,11 +161,16 @@ def describe(*, mixed: bool = False) -> str:
 
 
 @contextmanager
-def mixed_precision(wanted: bool = True) -> Iterator[None]:
+def mixed_precision(wanted: bool = True, device: str = "cpu") -> Iterator[None]:
     """Within, compiled matrix products round their factors to bfloat16 and sum in 32 bits.
 
-    Only if that is ``wanted`` and the processor has instructions for it.
+    Only if that is ``wanted`` and the processor has instructions for it. On other devices torch
+    does the same (autocast).
     """
+    if device != "cpu":
+        with torch.autocast(device, torch.bfloat16, enabled=wanted):
+            yield
+        return
     library = _library()
     token = _mixed.set(wanted and library is not None and library.has_bf16)
     try:
@@ -175,9 +184,9 @@ def multiplies_bf16() -> bool:
     return _mixed.get()
 
 
-def check_precision(*precisions: str) -> None:
+def check_precision(*precisions: str, device: str = "cpu") -> None:
     """Say so if any of the configured precisions is ``mixed`` and that cannot be had."""
-    if "mixed" in precisions and not describe(mixed=True).endswith("mixed"):
+    if device == "cpu" and "mixed" in precisions and not describe(mixed=True).endswith("mixed"):
         say(
             'precision = "mixed" needs the compiled kernels and a processor with bfloat16 '
             f"instructions (AVX512-BF16); training in single precision ({describe()})"
@@ -274,24 +283,49 @@ def _right(library: Library) -> bool:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def _undivided() -> Iterator[int]:
+    """Compute every operation of this thread with one thread; yields how many torch has otherwise.
+
+    torch's number holds for the calling thread and for every thread that is yet to compute. So
+    while one is within, another that begins must not take 1 for what the user has chosen.
+    """
+    with _counting:
+        before = _threads_before[-1] if _threads_before else torch.get_num_threads()
+        _threads_before.append(before)
+    _set_one_thread()
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+        with _counting:
+            _threads_before.pop()
+
+
+def _set_one_thread() -> None:
+    """Let this thread compute alone, whatever others set afterwards."""
+    torch.get_num_threads()  # a thread takes torch's number at its first use, and over its own
+    torch.set_num_threads(1)
+
+
+@contextmanager
+def one_thread(pool: int = 0) -> Iterator[None]:
     """Compute every operation with one thread, unless ``OMP_NUM_THREADS`` asks for a number.
 
     Threads that divide small matrix products wait for each other at each of them. Where another
     process has one of the cores, each time is a turn of the scheduler: training then takes five to
-    thirty times as long (docs/speed.md). :func:`in_threads` still has all of torch's threads.
+    thirty times as long (docs/speed.md). :func:`in_threads` still has all of torch's threads, or
+    a ``pool`` of so many, whatever the environment asks for.
     """
-    if os.environ.get("OMP_NUM_THREADS") or _pool_size.get() is not None:
+    asked = os.environ.get("OMP_NUM_THREADS") or _pool_size.get() is not None
+    if asked and not pool:
         yield
         return
-    before = torch.get_num_threads()
-    token = _pool_size.set(before)
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-        _pool_size.reset(token)
+    with _undivided() as before:
+        token = _pool_size.set(pool or before)
+        try:
+            yield
+        finally:
+            _pool_size.reset(token)
 
 
 def in_threads(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
@@ -300,15 +334,14 @@ def in_threads(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iter
     The matrix products of a search step are too small to be divided: threads that wait for each
     other at each of them gain little, and lose a lot where a core is busy with something else.
     """
-    threads = min(_pool_size.get() or torch.get_num_threads(), len(batches))
+    within = _pool_size.get()
+    threads = min(within or torch.get_num_threads(), len(batches))
     if threads < 2:
         yield from map(run, batches)
         return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
-    try:
-        yield from pool.map(torch.inference_mode()(run), batches)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)
+    pool = ThreadPoolExecutor(threads, initializer=_set_one_thread)
+    with nullcontext() if within else _undivided():
+        try:
+            yield from pool.map(torch.inference_mode()(run), batches)
+        finally:
+            pool.shutdown(cancel_futures=True)

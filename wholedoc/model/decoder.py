@@ -86,7 +86,8 @@ def gated(
     both = 2 * state.shape[-1]
     reset, update = torch.sigmoid(projected[:, :both] + recurrent[:, :both]).chunk(2, dim=-1)
     new = torch.tanh(torch.addcmul(projected[:, both:], reset, recurrent[:, both:]))
-    return torch.lerp(new, state, update)
+    # Of one type even where products are in 16 bits and states are not.
+    return torch.lerp(new.to(state.dtype), state, update.to(state.dtype))
 
 
 @final

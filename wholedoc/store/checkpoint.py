@@ -71,7 +71,10 @@ def load_weights(path: Path, model: nn.Module, *, extend: bool = False) -> None:
 def save_checkpoint(
     path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, position: Position
 ) -> None:
-    """Write all that a resumption needs into one file; of a finished stage, its position alone."""
+    """Write all that a resumption needs into one file; of a finished stage, its position alone.
+
+    The checkpoint before it stays as :func:`previous_checkpoint`.
+    """
     tensors: dict[str, Tensor] = {}
     if not position.finished:
         tensors = {_WEIGHTS + name: value for name, value in model.named_parameters()}
@@ -79,20 +82,30 @@ def save_checkpoint(
             for name, value in entries.items():
                 if isinstance(value, Tensor):
                     tensors[f"{_OPTIMISER}{index}.{name}"] = value
-    _write(path, tensors, {"position": json.dumps(asdict(position))})
+    position_text = {"position": json.dumps(asdict(position))}
+    _write(path, tensors, position_text, previous_checkpoint(path))
+
+
+def previous_checkpoint(path: Path) -> Path:
+    """Where the checkpoint before the one of this name is kept."""
+    return path.with_name(f"{path.name}.previous")
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
-    """Bring model and optimiser to where a checkpoint was written."""
+    """Bring model and optimiser to where a checkpoint was written; not if it has finished."""
     position = read_position(path)
     weights: dict[str, Tensor] = {}
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in _read(path).items():
         if key.startswith(_OPTIMISER):
-            index, name = key.removeprefix(_OPTIMISER).split(".", 1)
+            index, _, name = key.removeprefix(_OPTIMISER).partition(".")
+            if not index.isdecimal():
+                raise _unreadable(path, f"{key} is no part of an optimiser")
             state.setdefault(int(index), {})[name] = value
         else:
             weights[key.removeprefix(_WEIGHTS)] = value
+    if position.finished:
+        return position
     _put(weights, dict(model.named_parameters()), path)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     return position
@@ -119,12 +132,17 @@ def read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
     return [tensors[name] for name in names]
 
 
-def _write(path: Path, named: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+def _write(
+    path: Path,
+    named: dict[str, Tensor],
+    metadata: dict[str, str] | None = None,
+    previous: Path | None = None,
+) -> None:
     """Write tensors and metadata, with a checksum of both."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in named.items()}
     metadata = metadata or {}
     checksum = _checksum(tensors, metadata)
-    write_atomically(path, save(tensors, {**metadata, _CHECKSUM: checksum}))
+    write_atomically(path, save(tensors, {**metadata, _CHECKSUM: checksum}), previous)
 
 
 def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

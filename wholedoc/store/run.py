@@ -7,6 +7,7 @@
 ``data/stage1``            the same of what stage 1 is trained on, if that is more
 ``stage1.safetensors``     the best weights of a stage
 ``stage1.checkpoint``      the state of a stage under way, or that it has finished
+``stage1.checkpoint.previous``  the one before, until all stages have finished
 ``lexicon.tsv``            word translations, for word vocabularies
 ``recall.safetensors``     how known pairs are recalled, fitted after the last stage
 ``memory``                 the training set as a translation memory, if it is kept
@@ -35,13 +36,14 @@ import numpy as np
 import torch
 
 import wholedoc
-from wholedoc.config import Config, load_config, load_model_config
+from wholedoc.config import Config, find_model, load_config, load_model_config
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import Vocabulary, load_vocabulary
 from wholedoc.errors import UserError
-from wholedoc.files import write_atomically
+from wholedoc.files import append_to, write_atomically
 from wholedoc.kernels import describe
 from wholedoc.progress import say
+from wholedoc.store.checkpoint import previous_checkpoint
 
 # What may differ between the configuration of a run and that of its resumption.
 _FREE_KEYS = (
@@ -65,6 +67,11 @@ class StageFiles:
     """Weights of the lowest dev perplexity."""
     checkpoint: Path
     """What training needs to resume; of a finished stage, only that it has finished."""
+
+    @property
+    def previous(self) -> Path:
+        """The checkpoint before it, for when that one is damaged."""
+        return previous_checkpoint(self.checkpoint)
 
 
 class Run:
@@ -126,6 +133,11 @@ class Run:
         files = [self.stage(name) for name in _STAGES]
         return any(file.exists() for stage in files for file in (stage.checkpoint, stage.best))
 
+    def forget_previous_checkpoints(self) -> None:
+        """Remove what a complete run has no use for."""
+        for name in _STAGES:
+            self.stage(name).previous.unlink(missing_ok=True)
+
     def forget_data(self) -> None:
         """Remove vocabularies, encoded corpora and what was learned for recall."""
         for file in (*self.vocabulary_files(), self.recall_file):
@@ -145,7 +157,7 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Make the directory and keep a second process from training in it."""
         self._make_directory()
-        with (self.directory / "lock").open("w") as stream:
+        with append_to(self.directory / "lock") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -193,6 +205,7 @@ class Run:
 def current_versions(config: Config) -> dict[str, Any]:
     """What weights depend on beside settings and data, and what else is good to know."""
     return {
+        **({"init": _digest_init(config.init)} if config.init else {}),
         "wholedoc": wholedoc.__version__,
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -206,7 +219,15 @@ def current_versions(config: Config) -> dict[str, Any]:
     }
 
 
-_DECISIVE = ("wholedoc", "torch", "numpy", "sentencepiece", "machine", "kernels")
+def _digest_init(model: str) -> str:
+    """What stands for the weights that training begins with; empty where they are gone."""
+    try:
+        return digest_files(Run(find_model(model)).stage("stage1").best)
+    except (UserError, OSError):
+        return ""
+
+
+_DECISIVE = ("wholedoc", "torch", "numpy", "sentencepiece", "machine", "kernels", "init")
 
 
 def compare_versions(

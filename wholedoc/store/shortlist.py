@@ -13,6 +13,7 @@ from torch import Tensor
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.corpus.vocabulary import SPECIALS
 from wholedoc.corpus.word_translations import Aligner
+from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.store.checkpoint import read_tensors
 
@@ -80,4 +81,9 @@ def write_shortlist(path: Path, shortlist: Shortlist) -> None:
 def read_shortlist(path: Path, vocabularies: tuple[int, int]) -> Shortlist:
     """Read what :func:`write_shortlist` wrote."""
     frequent, src, trg = (t.long() for t in read_tensors(path, ("frequent", "src", "trg")))
+    sides = ((frequent, vocabularies[1]), (src, vocabularies[0]), (trg, vocabularies[1]))
+    in_range = all(((words >= 0) & (words < size)).all() for words, size in sides)
+    if not in_range or frequent.dim() != 1 or src.shape != trg.shape or src.dim() != 1:
+        what, fix = "holds words that the vocabularies do not have", "export the model again"
+        raise UserError(what, where=str(path), fix=fix)
     return Shortlist(frequent, src, trg, vocabularies)

@@ -1,9 +1,11 @@
 """The corpora of a run: read, filtered, and kept as token ids in its directory."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from itertools import chain
 
-from wholedoc.config import Config, CorpusFiles
+from wholedoc.config import SENTENCE_MODEL, Config, CorpusFiles, find_model, load_model_config
 from wholedoc.corpus.documents import Document, FilterCounts, Filters, filter_documents
 from wholedoc.corpus.encoded import EncodedCorpus, encode_corpus
 from wholedoc.corpus.readers import Corpus, fingerprint, read_corpus
@@ -18,16 +20,37 @@ from wholedoc.training.reuse import Reuse
 def check_data(config: Config, run: Run) -> None:
     """Find out before anything is written that a new run lacks a file."""
     if not run.config_file.exists():
+        _check_init(config)
         for sets in _corpora(config).values():
             _Joined(config, sets)
+
+
+def _check_init(config: Config) -> None:
+    """Refuse a model to begin with that does not have the shape of the one to be trained."""
+    if not config.init:
+        return
+    theirs = load_model_config(config.init)
+    keys = [("model", key) for key in SENTENCE_MODEL]
+    for section, key in (("vocabulary", "kind"), ("vocabulary", "shared"), *keys):
+        has, wanted = (getattr(getattr(each, section), key) for each in (theirs, config))
+        if has != wanted:
+            value = json.dumps(has)
+            what = f"has {section}.{key} = {value}, and this configuration {json.dumps(wanted)}"
+            fix = f"add --set {section}.{key}={value}"
+            raise UserError(what, where=f"init = {json.dumps(config.init)}", fix=fix)
 
 
 def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and encode the corpora, unless an earlier start has done so."""
     digests = {name: _digest(config, sets) for name, sets in _corpora(config).items()}
     _check_unchanged(config, run, digests)
-    Reuse(config, run).data(digests)
     vocabulary_files = run.vocabulary_files()
+    if config.init and not all(file.exists() for file in vocabulary_files):
+        _check_init(config)
+        theirs = Run(find_model(config.init)).vocabulary_files()
+        for old, new in zip(theirs, vocabulary_files, strict=True):
+            shutil.copyfile(old, new)
+    Reuse(config, run).data(digests)
     if not all(file.exists() for file in vocabulary_files):
         say("building vocabularies")
         vocabularies = build_vocabularies(

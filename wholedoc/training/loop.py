@@ -1,7 +1,9 @@
 """The training loop, one for every stage, its steps, and the log that it writes."""
 
+import errno
 import json
 import math
+import os
 import resource
 import signal
 import sys
@@ -18,19 +20,18 @@ import torch
 
 from wholedoc.config import StageConfig
 from wholedoc.errors import UserError
-from wholedoc.files import name_file
+from wholedoc.files import append_to, name_file
 from wholedoc.kernels import describe
 from wholedoc.progress import ProgressBar, format_seconds, say
 from wholedoc.store.checkpoint import (
     Position,
     load_checkpoint,
     load_weights,
-    read_position,
     save_checkpoint,
     save_weights,
 )
 from wholedoc.store.run import StageFiles
-from wholedoc.training.distribution import ProcessGroup
+from wholedoc.training.distribution import Exchange, ProcessGroup
 from wholedoc.training.optimisation import learning_rate, make_optimiser, take_step
 from wholedoc.training.tasks import Task
 
@@ -63,9 +64,13 @@ class RunLog:
             self._board.flush()
 
     def append(self, record: dict[str, float | str]) -> None:
-        """One line, as it is."""
-        with name_file(self.path), self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        """One line, as it is, or on a full disk none of it."""
+        line = (json.dumps(record) + "\n").encode()
+        with name_file(self.path), append_to(self.path) as stream:
+            before = stream.tell()
+            if stream.write(line) < len(line):
+                stream.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def read_log(directory: Path) -> list[dict[str, float | str]]:
@@ -73,7 +78,11 @@ def read_log(directory: Path) -> list[dict[str, float | str]]:
     path = directory / "log.jsonl"
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        fix = "remove what is not JSON from it, or the whole of it"
+        raise UserError(f"damaged: {error}", where=str(path), fix=fix) from error
 
 
 @contextmanager
@@ -100,13 +109,11 @@ def train_stage(
 ) -> Position:
     """Train a stage to its end, from its checkpoint if there is one; leaves the best weights."""
     optimiser = make_optimiser(config, task.model.parameters())
-    position = read_position(files.checkpoint) if files.checkpoint.exists() else Position()
+    position = _resume(task, optimiser, files, group)
     if position.finished:
         if group.leads:
             say(f"{task.name}: nothing left to do, finished by an earlier start")
     else:
-        if files.checkpoint.exists():
-            position = load_checkpoint(files.checkpoint, task.model, optimiser)
         if group.leads:
             if position.updates:
                 say(f"{task.name}: resuming at epoch {position.epoch}, update {position.done}")
@@ -118,6 +125,35 @@ def train_stage(
             _Loop(task, config, seed, files, log, group, optimiser, position, received).run()
     group.barrier()  # for the leader to have written the best weights
     load_weights(files.best, task.model)
+    return position
+
+
+def _resume(
+    task: Task, optimiser: torch.optim.Optimizer, files: StageFiles, group: ProcessGroup
+) -> Position:
+    """Go on from the checkpoint, or if it is damaged from the one before, which is made anew."""
+    if not files.checkpoint.exists():
+        return Position()
+    damage: UserError | None = None
+    try:
+        position = load_checkpoint(files.checkpoint, task.model, optimiser)
+    except UserError as error:
+        if not files.previous.exists():
+            raise
+        damage = error
+        position = load_checkpoint(files.previous, task.model, optimiser)
+    if group.sum([position.updates])[0] != group.size * position.updates:
+        what = "processes do not read the same checkpoint"
+        fix = "keep the run directory on a disk that all machines share"
+        raise UserError(what, where=str(files.checkpoint), fix=fix)
+    if damage is not None and group.leads:
+        put_aside = files.checkpoint.with_name(f"{files.checkpoint.name}.damaged")
+        files.checkpoint.replace(put_aside)
+        files.previous.replace(files.checkpoint)
+        say(
+            f"warning: {files.checkpoint} {damage.what}; it is put aside as {put_aside.name}, and "
+            f"{task.name} goes on from the checkpoint before it"
+        )
     return position
 
 
@@ -171,9 +207,13 @@ class _Loop:
         total = self.config.epochs * length
         done = (position.epoch - 1) * length + position.done
         self._saved = time.monotonic()
+        self._exchange = Exchange(self.group, self.optimiser)
+        if not self.config.epochs:
+            self._finish_at_once()
         with ProgressBar(self.task.name, total, done, shown=self.group.leads) as bar:
             while not position.finished:
                 self._epoch(bar)
+        self._exchange.close()
         if self.group.leads:
             say(
                 f"{self.task.name}: done in {format_seconds(position.seconds)}, best dev "
@@ -195,20 +235,27 @@ class _Loop:
             self._keep()
         self._finish_epoch()
 
+    def _finish_at_once(self) -> None:
+        """No epochs: the initial weights are the best ones."""
+        self.position.best_perplexity = self.task.dev_perplexity(self.group)
+        if self.group.leads:
+            save_weights(self.files.best, self.task.model)
+        self._log("kept", dev_perplexity=self.position.best_perplexity)
+        self.position.finished = True
+        self._checkpoint()
+
     def _update(self, update: Any, share: float) -> tuple[float, float, int]:
         """One step of the optimiser; gives the learning rate, gradient norm and words."""
-        position, model, config = self.position, self.task.model, self.config
+        position, config, exchange = self.position, self.config, self._exchange
         torch.manual_seed(hash((self.seed, position.updates, self.group.rank)) % 2**63)
         rate = learning_rate(config, position.epoch - 1 + share, position.updates)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad()
         nats, words = self.task.backward(update, self.group)
-        self.group.sum_gradients(model.parameters())
-        nats, total = self.group.sum([nats, words])
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        nats, total, self._asked = exchange.sum_gradients([nats, words, len(self.received)])
         scale = 1 / total if config.normalisation == "token" else 1.0
-        norm = scale * torch.nn.utils.get_total_norm(gradients).item()
+        norm = scale * exchange.norm()
         if not math.isfinite(norm):
             raise UserError(
                 f"the gradient is not finite in epoch {position.epoch}, update {position.done}",
@@ -218,6 +265,7 @@ class _Loop:
         if 0 < config.clip < norm:
             scale *= config.clip / norm
         take_step(self.optimiser, scale)
+        exchange.finish()
         position.nats += nats
         position.words += int(total)
         position.done += 1
@@ -257,7 +305,7 @@ class _Loop:
 
     def _keep(self) -> None:
         """Between updates: a checkpoint when it is time, or the end when asked to stop."""
-        wanted = self.group.sum([len(self.received)])[0] > 0
+        wanted = self._asked > 0  # as all processes know by now, whichever got the signal
         late = time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
         if wanted or (late and self.config.checkpoint_minutes > 0):
             self._checkpoint()

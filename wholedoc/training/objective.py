@@ -79,8 +79,11 @@ def document_loss(
     documents: Sequence[range],
     batch_tokens: int,
     label_smoothing: float = 0.0,
+    parts: Sequence[range] | None = None,
 ) -> tuple[float, int]:
     """−Σ_t log P(y_t | x_t, y_-t, x_-t) over the sentences of some documents, and their words.
+
+    Of each document all sentences, or those of its part, which read the whole document.
 
     Where gradients are enabled, the backward pass is made too: that of the decoder batch by batch,
     so that only one batch's decoder is ever in memory, then that of the encoder and the memories.
@@ -89,19 +92,20 @@ def document_loss(
     """
     corpus = data.corpus
     device = next(model.parameters()).device
-    sentences = [t for document in documents for t in document]
+    sentences = [t for part in (documents if parts is None else parts) for t in part]
     lengths = corpus.src_lengths[sentences], corpus.trg_lengths[sentences]
-    parts = token_batches(*lengths, batch_tokens)
-    batches = [make_batch(corpus, [sentences[i] for i in part]).to(device) for part in parts]
-    encode = model.encoder if len(parts) == 1 else partial(encode_with_recomputation, model.encoder)
+    chosen = token_batches(*lengths, batch_tokens)
+    batches = [make_batch(corpus, [sentences[i] for i in rows]).to(device) for rows in chosen]
+    several = len(batches) > 1
+    encode = partial(encode_with_recomputation, model.encoder) if several else model.encoder
     encodings = [encode(batch.src, batch.src_lengths) for batch in batches]
-    order = torch.cat([torch.from_numpy(part) for part in parts]).argsort().to(device)
+    order = torch.cat([torch.from_numpy(rows) for rows in chosen]).argsort().to(device)
     summaries = torch.cat([encoding.summary for encoding in encodings])[order]
-    readings = read_documents(model, data, documents, summaries)
+    readings = read_documents(model, data, documents, summaries, parts)
     split = SplitBackward()
     nats, words = 0.0, 0
-    for part, batch, encoding in zip(parts, batches, encodings, strict=True):
-        read = gather_readings(readings, torch.from_numpy(part).to(device))
+    for rows, batch, encoding in zip(chosen, batches, encodings, strict=True):
+        read = gather_readings(readings, torch.from_numpy(rows).to(device))
         decoded = model.decoder(split.detach(encoding), batch.trg_in, split.detach(read))
         loss = translation_loss(model, decoded, batch, label_smoothing)
         del decoded
@@ -118,8 +122,9 @@ def read_documents(
     data: DocumentSet,
     documents: Sequence[range],
     summaries: Float[Tensor, "sent states"],
+    parts: Sequence[range] | None = None,
 ) -> list[Readings]:
-    """What the sentences of each document read; ``summaries`` may end inside the last one."""
+    """What the sentences of each document read, or those of its part; ``summaries`` are theirs."""
     if model.reads_translations and data.last_states is None:
         raise ValueError("a target memory is read whose cells are not given")
     contexts = model.contexts(
@@ -128,11 +133,11 @@ def read_documents(
         _rows(data.last_states, documents, summaries.device),
     )
     readings, begin = [], 0
-    for context in contexts:
-        part = summaries[begin : begin + len(context.sentences)]
-        places = torch.arange(len(part), device=part.device)
+    for document, part, context in zip(documents, parts or documents, contexts, strict=True):
+        first, own = part.start - document.start, summaries[begin : begin + len(part)]
+        places = torch.arange(first, first + len(part), device=own.device)
         states = None if context.last_states is None else context.last_states[places]
-        readings.append(model.read(context, places, part, states))
+        readings.append(model.read(context, places, own, states))
         begin += len(part)
     return readings
 

@@ -36,6 +36,18 @@ def make_optimiser(
     return torch.optim.Adam(parameters, config.learning_rate, betas, eps=1e-9, fused=True)
 
 
+def make_state(optimiser: torch.optim.Optimizer) -> None:
+    """What Adam would make at its first step, unless it is there; SGD keeps nothing."""
+    if not isinstance(optimiser, torch.optim.Adam):
+        return
+    for parameter in (p for part in optimiser.param_groups for p in part["params"]):
+        if parameter.requires_grad and parameter not in optimiser.state:
+            moments = (torch.zeros_like(parameter.detach()) for _ in range(2))
+            names = ("step", "exp_avg", "exp_avg_sq")
+            state = dict(zip(names, (torch.zeros(()), *moments), strict=True))
+            optimiser.state[parameter] = state
+
+
 def take_step(optimiser: torch.optim.Optimizer, scale: float) -> None:
     """Move the weights by their gradients times ``scale``; the gradients are scaled as well."""
     # What fused optimisers divide by, made for losses that were scaled up before going back.

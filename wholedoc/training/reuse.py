@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wholedoc.config import Config, load_config
+from wholedoc.config import SENTENCE_MODEL, Config, load_config
 from wholedoc.corpus.encoded import EncodedCorpus
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -21,7 +21,6 @@ from wholedoc.store.run import Run, compare_versions, digest_files
 from wholedoc.training.loop import RunLog, read_log
 
 _ENCODED = ("src.ids", "src.offsets", "trg.ids", "trg.offsets", "documents.starts")
-_SENTENCE_MODEL = ("hidden", "embedding", "alignment", "initial_state", "tie")
 _LANGUAGE_MODEL = ("hidden", "embedding")
 
 
@@ -137,7 +136,7 @@ class Reuse:
 def _recipe(config: Config, name: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """All settings that the weights of a stage depend on, beside the data."""
     values = config.to_dict()
-    sizes = _SENTENCE_MODEL if name == "stage1" else _LANGUAGE_MODEL
+    sizes = SENTENCE_MODEL if name == "stage1" else _LANGUAGE_MODEL
     stage = values[name.partition("-")[0]]
     del stage["checkpoint_minutes"]
     return config.seed, {size: values["model"][size] for size in sizes}, stage

@@ -10,7 +10,7 @@ Stages 0 and 1 do not need each other; stage 1 goes first, as it is of use by it
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +71,14 @@ def train(config: Config, directory: Path) -> Run:
             stack.enter_context(run.lock())
             run.prepare(config)
             stages = (config.stage0, config.stage1, config.stage2)
-            check_precision(*(stage.precision for stage in stages))
+            check_precision(*(stage.precision for stage in stages), device=device.type)
             prepare_data(config, run)
         group.barrier()
         stack.enter_context(flush_denormals())
         vocabularies = run.load_vocabularies()
         _Training(config, run, device, group, Reuse(config, run), *vocabularies).run_stages()
+        if group.leads:
+            run.forget_previous_checkpoints()
         group.barrier()
     return run
 
@@ -122,6 +124,8 @@ class _Training:
         sizes = len(self.src), len(self.trg)
         model = TranslationModel(config.model.without_context(), *sizes, stage.dropout)
         initialise(model, config.seed)
+        if config.init and not self.run.stage("stage1").checkpoint.exists():
+            model.load_state_dict(load_model(config.init, recall=False).base.state_dict())
         model.to(self.device)
         self._train(translation_task(model, corpora, stage, config.seed, self._sampler()))
         return model
@@ -195,9 +199,15 @@ class _Training:
         if not self.config.model.reads_source:
             return None
         vectors = load_sentence_vectors(self.run, self.config, len(self.src)).to(self.device)
-        rows = (vectors([corpus.src(t).tolist() for t in part]) for part in _parts(corpus))
+
+        def rows(part: range) -> Tensor:
+            found: Tensor = vectors([corpus.src(t).tolist() for t in part])
+            return found
+
         files = [self.run.stage(language_stage(direction)).best for direction in DIRECTIONS]
-        return self._cached(f"{name}.vectors", digest_files(*files), vectors.width, rows)
+        return self._cached(
+            f"{name}.vectors", digest_files(*files), (len(corpus), vectors.width), rows
+        )
 
     def _states(self, name: str, corpus: EncodedCorpus, model: TranslationModel) -> Rows | None:
         """Stage 1½: the target cells of a corpus, from the sentence model's translations.
@@ -210,46 +220,63 @@ class _Training:
         kind = self.config.stage2.target_memory if name == "train" else "generated"
         digest = digest_files(self.run.stage("stage1").best)
         rows = _decoder_states(model.eval(), corpus, given=kind == "gold")
-        return self._cached(f"{name}.{kind}", digest, self.config.model.hidden, rows)
+        shape = len(corpus), self.config.model.hidden
+        return self._cached(f"{name}.{kind}", digest, shape, rows)
 
-    def _cached(self, name: str, digest: str, width: int, parts: Iterator[Tensor]) -> Rows:
-        """Rows that the leader computes where they are missing, each made from ``parts``.
+    def _cached(
+        self, name: str, digest: str, shape: tuple[int, int], rows: Callable[[range], Tensor]
+    ) -> Rows:
+        """Rows that are computed where they are missing, each process some of them.
 
         The digest of the weights is in the file's name, so rows of other weights are never taken
         for these; they are removed when new ones are written.
         """
         path = self.run.data(f"{name}-{digest}.f32")
+        unfinished = path.with_suffix(".part")
+        sentences, width = shape
+        size = 4 * sentences * width
         if self.group.leads:
+            if path.exists() and path.stat().st_size != size:
+                path.unlink()  # cut short by something else
             self.reuse.file(path)
             if not path.exists():
                 say(f"preparing {name}")
-                unfinished = path.with_suffix(".part")
-                with name_file(path), unfinished.open("wb") as stream:
-                    for part in parts:
-                        stream.write(part.float().cpu().numpy().tobytes())
+                unfinished.unlink(missing_ok=True)
+                with name_file(path), unfinished.open("xb") as stream:
+                    stream.truncate(size)
+        self.group.barrier()
+        if not path.exists():
+            with name_file(path), unfinished.open("r+b") as stream:
+                for part in self.group.share(_parts(sentences)):
+                    stream.seek(4 * part.start * width)
+                    stream.write(rows(part).float().cpu().numpy().tobytes())
+            self.group.barrier()
+            if self.group.leads:
                 for stale in path.parent.glob(f"{name}-*.f32"):
                     stale.unlink()
                 unfinished.replace(path)
-        self.group.barrier()
-        return np.memmap(path, dtype=np.float32, mode="r").reshape(-1, width)
+            self.group.barrier()
+        return np.memmap(path, dtype=np.float32, mode="r").reshape(shape)
 
 
 def _decoder_states(
     model: TranslationModel, corpus: EncodedCorpus, given: bool
-) -> Iterator[Tensor]:
-    """Last decoder states of greedy translations or of the given ones, in the corpus's order."""
+) -> Callable[[range], Tensor]:
+    """What gives the last decoder states of greedy translations, or of the given ones."""
     predictor = Predictor(model)
-    for part in _parts(corpus):
+
+    def states(part: range) -> Tensor:
         src = [corpus.src(t).tolist() for t in part]
         if given:
-            yield given_states(model, src, [corpus.trg(t)[:-1].tolist() for t in part], 4000)
-        else:
-            yield generated_states(predictor, src)
+            return given_states(model, src, [corpus.trg(t)[:-1].tolist() for t in part], 4000)
+        return generated_states(predictor, src)
+
+    return states
 
 
-def _parts(corpus: EncodedCorpus) -> Iterator[range]:
-    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):
-        yield range(start, min(start + _SENTENCES_AT_ONCE, len(corpus)))
+def _parts(sentences: int) -> list[range]:
+    starts = range(0, sentences, _SENTENCES_AT_ONCE)
+    return [range(start, min(start + _SENTENCES_AT_ONCE, sentences)) for start in starts]
 
 
 def _moments(rows: Rows) -> Tensor:

@@ -10,8 +10,15 @@ import torch
 from torch import nn
 
 from wholedoc.config import DocumentStageConfig, StageConfig
-from wholedoc.corpus.batches import DocumentBatches, Indices, SentenceBatches, make_batch, pad
+from wholedoc.corpus.batches import (
+    DocumentBatches,
+    DocumentPart,
+    SentenceBatches,
+    make_batch,
+    pad,
+)
 from wholedoc.corpus.encoded import EncodedCorpus
+from wholedoc.corpus.shares import Indices
 from wholedoc.corpus.vocabulary import EOS, Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import GREEDY, search
@@ -108,22 +115,25 @@ class Task:
         self.loss = loss
         self.train, self.dev = sets
         self.config = config
-        self.batches = batches[0]
-        self.dev_batches: Sequence[Any] = batches[1].epoch(1)
+        self.batches: Any = batches[0]
+        dev: Any = batches[1]
+        self.dev_batches = [dev.share(batch, 0, 1) for batch in dev.epoch(1)]
         self.sample = sample
         """Translates some dev sentences, where there is something to translate."""
 
     def updates(self, epoch: int) -> Sequence[Any]:
         """The work of each update of an epoch; the same for the same epoch, always."""
-        return self.batches.epoch(epoch)
+        updates: Sequence[Any] = self.batches.epoch(epoch)
+        return updates
 
     def backward(self, update: Any, group: ProcessGroup) -> tuple[float, int]:
         """Forward and backward pass of this process's share, in the precision of the stage.
 
         Adds to the gradients of the model; returns −Σ log P of the words, and their number.
         """
-        share = group.share(update)
-        with mixed_precision(self.config.precision == "mixed"):
+        share = self.batches.share(update, group.rank, group.size)
+        device = next(self.model.parameters()).device.type
+        with mixed_precision(self.config.precision == "mixed", device):
             smoothing = self.config.label_smoothing
             return self.loss(self.train, share, smoothing) if len(share) else (0.0, 0)
 
@@ -209,8 +219,11 @@ def document_task(
 ) -> Task:
     """Stage 2: translate the sentences of whole documents, given their memories."""
 
-    def loss(data: DocumentSet, documents: Sequence[range], smoothing: float) -> tuple[float, int]:
-        return document_loss(model, data, documents, config.batch_tokens, smoothing)
+    def loss(
+        data: DocumentSet, share: Sequence[DocumentPart], smoothing: float
+    ) -> tuple[float, int]:
+        documents, parts = zip(*share, strict=True)
+        return document_loss(model, data, documents, config.batch_tokens, smoothing, parts)
 
     @torch.inference_mode()
     def sample(sampler: Sampler) -> DevSample:
@@ -219,11 +232,12 @@ def document_task(
         sentences = range(min(sampler.count, len(corpus)))
         ranges = [corpus.document_sentences(d) for d in range(corpus.documents)]
         documents = [document for document in ranges if document and document[0] in sentences]
+        parts = [range(d.start, min(d.stop, len(sentences))) for d in documents]
         device = next(model.parameters()).device
         batch = make_batch(corpus, sentences).to(device)
         model.eval()
         summaries = model.encoder(batch.src, batch.src_lengths).summary
-        readings = read_documents(model, dev, documents, summaries)
+        readings = read_documents(model, dev, documents, summaries, parts)
         rows = torch.arange(len(sentences), device=device)
         return sampler.sample(model, corpus, sentences, gather_readings(readings, rows))
 
