@@ -1,0 +1,1 @@
+"""Very large collections, translated by many workers: each document exactly once."""
