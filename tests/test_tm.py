@@ -337,10 +337,10 @@ def test_threads_share_a_memory(path: Path) -> None:
 def test_a_forked_process_reads_with_a_connection_of_its_own(path: Path) -> None:
     add(path, document("d", ("a", "x")))
     with TranslationMemory.open(path) as memory:
-        connection = memory._connection
-        memory._process = -1  # as it looks after a fork
+        connection = memory._store._connection
+        memory._store._process = -1  # as it looks after a fork
         assert found(memory, "a") == [(100, "x")]
-        assert memory._connection is not connection
+        assert memory._store._connection is not connection
         connection.close()
 
 
@@ -483,11 +483,11 @@ def test_an_entry_that_only_the_index_knows_is_not_found(
     monkeypatch.undo()
     with TranslationMemory.open(path) as memory:
         assert found(memory, "one two three") == [(66, "2")]
-        assert len(memory._index.candidates(["one"])) == 2
+        assert len(memory._store._index.candidates(["one"])) == 2
         with MemoryWriter.open(path):
             pass
         memory.search("x")
-        assert len(memory._index.candidates(["one"])) == 1
+        assert len(memory._store._index.candidates(["one"])) == 1
 
 
 @pytest.mark.parametrize("lost", ["all", "meta.json", "*.idx", "emptied"])

@@ -4,10 +4,13 @@ It is made from the database and can be made again; of an entry it holds the id 
 the source, no text.
 """
 
+import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ so many for 99 to 100 of 100 queries that have a match of 50 per cent or more.""
 MAX_TERMS = 20
 """Different tokens that are searched for; of a longer text the rarest."""
 _HEAP_BYTES = 64_000_000
+_SEGMENT_FILES = frozenset({".fast", ".fieldnorm", ".idx", ".pos", ".store", ".term"})
+_MAGIC = 1337
 
 
 def _make_schema() -> Any:
@@ -41,11 +46,13 @@ class IndexReader:
         self._directory = directory
         self._links: tempfile.TemporaryDirectory[str] | None = None
         try:
-            self._index = self._open()
-            self._searcher = self._index.searcher()
-        except (ValueError, OSError) as error:
+            with _naming_damage(directory):
+                _check_sums(directory)
+                self._index = self._open()
+                self._searcher = self._index.searcher()
+        except UserError:
             self.close()
-            raise _damaged(directory, error) from error
+            raise
 
     def _open(self) -> Any:
         """Open the index, through links where its directory is read-only: it wants a lock file."""
@@ -64,11 +71,9 @@ class IndexReader:
     def reload(self) -> None:
         """See what was committed since."""
         if self._links is None:  # a directory that nobody can write to does not change
-            try:
+            with _naming_damage(self._directory):
                 self._index.reload()
                 self._searcher = self._index.searcher()
-            except (ValueError, OSError) as error:
-                raise _damaged(self._directory, error) from error
 
     def candidates(self, tokens: Sequence[str], limit: int = CANDIDATES) -> list[int]:
         """Ids of entries that have tokens in common with these, the likeliest first."""
@@ -82,11 +87,9 @@ class IndexReader:
         query = tantivy.Query.boolean_query(
             [(should, tantivy.Query.term_query(_SCHEMA, "src", term)) for term in terms]
         )
-        try:
+        with _naming_damage(self._directory):
             hits = searcher.search(query, limit, count=False).hits
             ids = searcher.fast_field_values("id", [address for _, address in hits])
-        except (ValueError, OSError) as error:
-            raise _damaged(self._directory, error) from error
         return list(dict.fromkeys(ids))  # an interrupted writer may have indexed some twice
 
     def worth(self, tokens: Sequence[str]) -> list[float]:
@@ -140,8 +143,10 @@ def _open_index(directory: Path) -> Any:
 def _holds(directory: Path, entries: int) -> bool:
     """Whether the index can be opened and holds at least so many entries."""
     try:
-        return bool(_open_index(directory).searcher().num_docs >= entries)
-    except (ValueError, OSError):
+        with _naming_damage(directory):
+            _check_sums(directory)
+            return bool(_open_index(directory).searcher().num_docs >= entries)
+    except UserError:
         return False
 
 
@@ -153,7 +158,41 @@ def _can_write(directory: Path) -> bool:
         return False
 
 
-def _damaged(directory: Path, error: Exception) -> UserError:
+@contextmanager
+def _naming_damage(directory: Path) -> Iterator[None]:
+    """Turn what tantivy raises over damaged files into an error that names the memory."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+        raise _damaged(directory, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, and no Exception
+            raise
+        raise _damaged(directory, error) from error
+
+
+def _check_sums(directory: Path) -> None:
+    """Raise where a file of a segment does not match the checksum that tantivy writes after it.
+
+    Tantivy itself trusts its files, and aborts the process over some that are damaged.
+    """
+    meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+    committed = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+    for file in directory.iterdir():
+        if file.suffix not in _SEGMENT_FILES or file.stem not in committed:
+            continue  # a writer that was killed leaves some half-written
+        try:
+            data = file.read_bytes()
+        except FileNotFoundError:  # a writer has just merged it with another
+            continue
+        length, magic = (int.from_bytes(data[-at:][:4], "little") for at in (8, 4))
+        footer = data[-8 - length : -8]
+        body = data[: len(data) - 8 - length]
+        if magic != _MAGIC or json.loads(footer)["crc"] != zlib.crc32(body):
+            raise ValueError(f"{file.name} does not match its checksum")
+
+
+def _damaged(directory: Path, error: BaseException) -> UserError:
     what = f"the index of this memory is damaged or missing ({error})"
     fix = "wholedoc tm add makes it again from the entries, or build the memory again"
     return UserError(what, where=str(directory.parent), fix=fix)
