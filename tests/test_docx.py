@@ -334,6 +334,14 @@ def test_spaces_are_kept_and_control_characters_are_not() -> None:
     assert node.get("{http://www.w3.org/XML/1998/namespace}space") == "preserve"
 
 
+def test_a_hyphen_that_does_not_break_is_text() -> None:
+    data = make(p(run("an e"), "<w:r><w:noBreakHyphen/></w:r>", run("mail")))
+    document = read(data)
+    assert document.segments[0].source == ("an e-mail",)
+    assert canonical(body_of(document.write([("an e-mail",)]))) == canonical(body_of(data))
+    assert b">eine E-Mail</w:t>" in body_of(document.write([("eine E-Mail",)]))
+
+
 def test_strict_documents_are_read() -> None:
     strict = b"http://purl.oclc.org/ooxml/wordprocessingml/main"
     parts = members(make(p(run("strict "), run("b", BOLD))))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from wholedoc.errors import UserError
 from wholedoc.formats import FORMATS, find_format, format_named
 from wholedoc.formats.placing import Unit, find_units, place_tags
+from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.protected import find_protected, is_text, missing_protected
 from wholedoc.formats.segments import (
     Content,
@@ -21,7 +22,6 @@ from wholedoc.formats.segments import (
     tags_of,
 )
 from wholedoc.formats.sentences import split_sentences
-from wholedoc.formats.text import PlainText
 
 
 def parse(text: str) -> Content:
@@ -75,13 +75,20 @@ def units_of(text: str, origins: dict[str, int]) -> list[Unit]:
         ("Das <x/>-Haus da", "The house there", "The <x/> house there"),
         ("Das Haus<x/>, da", "There the house", "There the house<x/>"),
         ("Das <b>rote</b> Haus da", "The house there", "The <b>house</b> there"),
+        # white space is there where the source has it, though the translation has none
+        ("Das Haus <x/> rote da", "red the house there", "<x/> red the house there"),
+        ("Das Haus <x/> da", "the (there house)", "the (<x/> there house)"),
+        ("Das Haus <x/>, da", "The house, there", "The house <x/>, there"),
+        ("Das rote <x/> Haus.", "red.", "red. <x/>"),
+        ("Das <x/> Haus da", "The  house there", "The <x/> house there"),
+        ("<x/> Haus da", "house there", "<x/> house there"),
     ],
 )
 def test_tags_follow_their_words(source: str, translation: str, wanted: str) -> None:
     content = parse(source)
     text = plain(content)
     words = {"the": "Das", "The": "Das", "red": "rote", "house": "Haus", "there": "da"}
-    words["There"] = "da"
+    words |= {"There": "da", ",": ","}
     origins = {word: text.index(origin) for word, origin in words.items() if origin in text}
     placed = place_tags(content, translation, units_of(translation, origins))
     assert shown(placed) == wanted
@@ -210,6 +217,8 @@ def test_splitting_loses_no_character(text: str, language: str) -> None:
         ("Option %r (%s.%s) 50%rabatt file:%d", ["%r", "%s", "%s", "%d"]),
         ("Siehe ~/.config/x.toml. In /etc/apt/.", ["~/.config/x.toml", "/etc/apt/"]),
         ("%PRODUCTNAME% %1", ["%PRODUCTNAME%", "%1"]),
+        ("Mit $x_1 + y$ und $$E = mc^2$$.", ["$x_1 + y$", "$$E = mc^2$$"]),
+        ("5 $ und 6 $, $10 = 9 $", []),
         ("50 % davon, 5 %igen, 100%.", []),
         ("und/oder, a < b > c", []),
     ],

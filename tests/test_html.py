@@ -78,6 +78,16 @@ def test_attributes_that_people_read_are_segments() -> None:
     assert len(found) == 7
 
 
+def test_attributes_that_people_read_in_some_elements_alone() -> None:
+    page = (
+        '<input type=submit value="A"><input type="RESET" value="B"><input type=text value="no">'
+        '<select><optgroup label="C"><option label="D" value="no">E</select><li value="no">F'
+        '<video><track label="G"></video><div label="no">H</div><p aria-description="I">'
+        '<table summary="J"><tr><th abbr="K">L<td abbr="no">'
+    )
+    assert sorted(texts(page)) == list("ABCDEFGHIJKL")
+
+
 def test_attributes_inside_a_segment_are_translated_with_it_and_without() -> None:
     page = '<p>Look: <img alt="a dog" src=x> there'
     segments = read(page).segments

@@ -1,5 +1,7 @@
 """Markdown: what is text and what is a tag, and that a file comes back byte for byte."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,7 +66,7 @@ def test_blocks_are_segments() -> None:
         "```py\na\n```\n",
         "~~~\na\n",
         "    code\n",
-        "<div>\na\n</div>\n",
+        "<div>\n<!-- a -->\n</div>\n",
         "[a]: http://b 'c'\n",
         "***\n",
         "![picture](a.png)\n",
@@ -74,6 +76,43 @@ def test_blocks_are_segments() -> None:
 def test_what_is_no_text_stays(text: str) -> None:
     assert texts(text) == []
     check_identity(text)
+
+
+def test_blocks_of_html_are_read_as_pages_are() -> None:
+    text = (
+        "# A\n\n<details>\r\n<summary>B <b>C</b></summary>\n\nD\n\n</details>\n\n"
+        '<script>\nx = "no"\n</script>\n\n- E\n\n  <p title="F">\n  G</p>\n\n'
+        "> <p>in a quote it stays</p>\n\n<!-- no -->\n"
+    )
+    file = read(text)
+    assert [(shown(each.source), each.place) for each in file.segments] == [
+        ("A", "line 1"), ("B <b>C</b>", "line 4"), ("D", "line 6"),
+        ("E", "line 14"), ("F", "line 16"), ("G", "line 17"),
+    ]  # fmt: skip
+    lower = [
+        tuple(part.lower() if isinstance(part, str) else part for part in each.source)
+        for each in file.segments
+    ]
+    expected = text
+    for letter in "BCDEFG":
+        expected = re.sub(rf"\b{letter}\b", letter.lower(), expected)
+    assert file.write(lower).decode() == expected.replace("# A", "# a")
+    page = read('<meta charset="latin-1">\n<p>ü €</p>')  # it is UTF-8, as all of the file
+    assert page.write([("ö €",)]).decode() == '<meta charset="latin-1">\n<p>ö €</p>'
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as"),
+    [
+        ("::: warning\nBeware\n:::", ["::: warning", "⏎", "⏎", ":::"]),
+        ('!!! note "Title"\n    Beware', ["!!! note ", "⏎"]),
+        ("Term\n: What it means", ["⏎", ": "]),
+        ("Note: this. Oh!!! note", []),
+    ],
+)
+def test_marks_that_begin_lines_in_dialects_are_tags(text: str, read_as: list[str]) -> None:
+    found = [tag for segment in read(text).segments for tag in tags_of(segment.source)]
+    assert [tag.shown for tag in found] == read_as
 
 
 def test_a_rule_is_no_front_matter() -> None:

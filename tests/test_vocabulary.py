@@ -70,6 +70,12 @@ def test_subwords_round_trip_every_text(subwords: SubwordVocabulary, text: str) 
     assert not {PAD, UNK, BOS, EOS} & set(ids)
 
 
+def test_pieces_belong_to_words(subwords: SubwordVocabulary) -> None:
+    assert subwords.word_spans(["▁a", "b", "▁c"]) == [(0, 2), (2, 3)]
+    assert subwords.word_spans(["a", "▁b"]) == [(0, 1), (1, 2)]
+    assert subwords.word_spans([]) == []
+
+
 @given(TEXT)
 @settings(deadline=None)
 def test_tokens_stand_one_to_one_with_ids(

@@ -104,7 +104,7 @@ def test_segments_of_1_2() -> None:
     assert [s.target and shown(s.target) for s in segments] == [
         *(None, None, "Jawohl <g 1>Herr</g>", None, None, "Ein  b")
     ]
-    assert [s.approved for s in segments] == [False, False, True, False, False, False]
+    assert [s.approved for s in segments] == [False, False, True, False, False, True]
     assert [s.sentence for s in segments] == [False, False, False, True, True, False]
     assert segments[0].place == "line 7, unit 1"
 
@@ -151,8 +151,8 @@ def test_targets_of_2() -> None:
     document = read(NEW)
     data = document.write([s.source for s in document.segments[:2]] + [None, None])
     text = data.decode()
-    assert '<segment id="s1" state="translated">' in text
-    assert '<segment id="s2" state="translated">' in text
+    assert '<segment id="s1" state="translated" subState="wholedoc:mt">' in text
+    assert '<segment id="s2" state="translated" subState="wholedoc:mt">' in text
     assert '<target>Click <pc id="1" dataRefStart="d1">here<ph id="2"/></pc>.</target>' in text
     assert 'trgLang="de"' in text
     assert unit_of(data, "s3") == unit_of(NEW.encode(), "s3")
@@ -177,7 +177,55 @@ def test_dialects_say_that_a_person_has_confirmed() -> None:
     text = OLD.replace('approved="yes"', 'xmlns:m="urn:m" m:confirmed="1"').replace(
         ' state="final"', ""
     )
-    assert [s.approved for s in read(text).segments].count(True) == 1
+    assert read(text).segments[2].approved
+    assert not read(text.replace('m:confirmed="1"', 'm:confirmed="0"')).segments[2].approved
+
+
+@pytest.mark.parametrize(
+    ("said", "stays"),
+    [
+        ("", True),
+        (' state="translated"', True),
+        (' state="needs-translation"', False),
+        (' state="needs-review-translation" state-qualifier="mt-suggestion"', False),
+        (' state="translated" state-qualifier="leveraged-mt"', False),
+    ],
+)
+def test_a_translation_stays_unless_it_needs_work(said: str, stays: bool) -> None:
+    before = '<target>Ein <ph id="9">y</ph> b</target>'
+    text = OLD.replace(before, before.replace("<target", f"<target{said}"))
+    assert read(text).segments[5].approved == stays
+    source = 'A <it id="1" pos="open">x</it> b'
+    copied = OLD.replace(before, f"<target{said}>{source}</target>")
+    assert not read(copied).segments[5].approved, "a copy of the source is no translation"
+
+
+@pytest.mark.parametrize(
+    ("said", "stays"),
+    [
+        ("", True),
+        (' state="translated"', True),
+        (' state="initial"', False),
+        (' state="translated" subState="wholedoc:mt"', False),
+    ],
+)
+def test_a_translation_of_2_stays_unless_it_needs_work(said: str, stays: bool) -> None:
+    text = NEW.replace(' state="final"', said)
+    assert read(text).segments[2].approved == stays
+
+
+def test_our_own_translations_are_made_anew() -> None:
+    for text in (OLD, NEW):
+        document = read(text)
+        kept = [s.approved for s in document.segments]
+        written = document.write(
+            [None if s.approved else ("neu", *s.source) for s in document.segments]
+        )
+        again = [s.approved for s in read(written.decode()).segments]
+        if text == OLD:  # SDL's segment definitions say that this one is approved
+            assert again.pop(3)
+            kept.pop(3)
+        assert again == kept
 
 
 @pytest.mark.parametrize("text", [OLD, NEW, OLD.replace("\n", "\r\n")], ids=["1.2", "2.0", "crlf"])

@@ -42,9 +42,9 @@ from wholedoc.config import load_model_config
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.formats import find_format
+from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.protected import find_protected, is_text
 from wholedoc.formats.segments import Content, DocumentFile, Segment, Tag, plain, tags_of
-from wholedoc.formats.text import PlainText
 
 PRINTED = frozenset({"docx", "odt", "html"})
 JOINING = frozenset({"text", "subtitles"})

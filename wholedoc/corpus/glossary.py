@@ -25,6 +25,8 @@ from wholedoc.errors import UserError
 
 # A mark above a letter may be a character of its own.
 _TOKEN = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")
+_FINAL = " .:!?…"  # after a term that is a sentence of its own
+MOST_BYTES = 50_000_000
 _HEADER = ("source", "target")
 _MOST_FORMS = 4
 _MOST_KEYS = 50_000  # words whose lemmas are remembered; then all are forgotten
@@ -175,14 +177,21 @@ class Glossary:
     @classmethod
     def read(cls, path: str | Path, src_language: str = "", trg_language: str = "") -> "Glossary":
         """Read a file: lines of ``source<TAB>target``, or TBX of both languages."""
-        data = b"".join(read_chunks(Path(path)))
-        return cls.parse(data, src_language, trg_language, str(path))
+        data = bytearray()
+        for chunk in read_chunks(Path(path)):  # a packed file may have any size
+            data += chunk
+            if len(data) > MOST_BYTES:
+                break
+        return cls.parse(bytes(data), src_language, trg_language, str(path))
 
     @classmethod
     def parse(
         cls, data: bytes, src_language: str = "", trg_language: str = "", name: str = "glossary"
     ) -> "Glossary":
         """Read what a file of this name holds."""
+        if len(data) > MOST_BYTES:
+            what = f"a glossary of more than {MOST_BYTES:,} bytes"
+            raise UserError(what, where=name, fix="keep the terms that are needed")
         if not data:
             fix = "give a file with text in it"
             raise UserError("the file is empty", where=name, fix=fix)
@@ -220,6 +229,16 @@ class Glossary:
                 taken.update(places)
                 chosen.append(Found(words[first].start, words[places[-1]].end, entry))
         return sorted(chosen)
+
+    def translate_term(self, sentence: str) -> str | None:
+        """What a sentence becomes that is a term and no more, such as a heading; else None."""
+        text = sentence.rstrip(_FINAL)
+        for start, end, entry in self.find(text):
+            written = text[start:end].casefold() == entry.source.casefold()
+            if written and (start, end) == (0, len(text)):
+                first = entry.target[0].upper() if text[0].isupper() else entry.target[0]
+                return first + entry.target[1:] + sentence[end:].rstrip()
+        return None
 
     @cached_property
     def forms(self) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
 from typing import Self, final
@@ -220,7 +220,7 @@ class SubwordVocabulary(Vocabulary):
     def word_spans(self, tokens: Sequence[str]) -> list[tuple[int, int]]:
         """Where the words of pieces begin and end: a space begins one."""
         starts = [i for i, piece in enumerate(tokens) if i == 0 or piece.startswith(_SPACE_MARK)]
-        return list(zip(starts, [*starts[1:], len(tokens)], strict=True))
+        return list(pairwise([*starts, len(tokens)]))
 
     def decode_tokens(self, tokens: Sequence[str]) -> str:
         """Join pieces to text; a piece that is not in the vocabulary stands for itself."""

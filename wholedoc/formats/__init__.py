@@ -9,10 +9,10 @@ from wholedoc.formats.docx import Docx
 from wholedoc.formats.html import Html
 from wholedoc.formats.markdown import Markdown
 from wholedoc.formats.odt import Odt
+from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.po import Po
 from wholedoc.formats.segments import DocumentFile
 from wholedoc.formats.subtitles import Subtitles
-from wholedoc.formats.text import PlainText
 from wholedoc.formats.xliff import Xliff
 
 FORMATS: tuple[type[DocumentFile], ...] = (

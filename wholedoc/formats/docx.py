@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from lxml import etree
 
 from wholedoc.errors import UserError
-from wholedoc.formats.segments import Content, Segment, check_tags, plain
+from wholedoc.formats.segments import Content, Segment, plain
 from wholedoc.formats.xml import (
     Alone,
     Archive,
@@ -24,8 +24,9 @@ from wholedoc.formats.xml import (
     Piece,
     Token,
     clean_text,
+    find_segments,
     has_text,
-    xml_bytes,
+    write_parts,
 )
 
 _SPACES = frozenset(  # the second is that of "strict" documents
@@ -62,29 +63,17 @@ class Docx:
         """Read a Word document."""
         self._archive = Archive(data, where, ".docx")
         self._names = _find_parts(self._archive)
-        found = [entry for name in self._names for entry in self._read(name)[1]]
-        self.segments: Sequence[Segment] = [Segment(e.content, e.place) for e in found]
+        self.segments: Sequence[Segment] = find_segments(part[2] for part in self._parts())
 
-    def _read(self, name: str) -> tuple[Any, "list[_Entry]"]:
-        """The tree of a part, and what there is to translate in it."""
-        tree = self._archive.parse(name)
-        return tree, _find_entries(tree.getroot(), name)
+    def _parts(self) -> "Iterator[tuple[str, Any, list[_Entry]]]":
+        """The parts with text: their names, trees, and what there is to translate in them."""
+        for name in self._names:
+            tree = self._archive.parse(name)
+            yield name, tree, _find_entries(tree.getroot(), name)
 
     def write(self, translations: Sequence[Content | None]) -> bytes:
         """The document with its paragraphs translated."""
-        for segment, content in zip(self.segments, translations, strict=True):
-            if content is not None:
-                check_tags(segment.source, content)
-        changed, left = {}, list(translations)
-        for name in self._names:
-            tree, entries = self._read(name)
-            mine, left = left[: len(entries)], left[len(entries) :]
-            for entry, content in zip(entries, mine, strict=True):
-                if content is not None:
-                    entry.write(content)
-            if any(content is not None for content in mine):
-                changed[name] = xml_bytes(tree)
-        return self._archive.edited(changed)
+        return self._archive.edited(write_parts(self._parts(), translations))
 
 
 def _find_parts(archive: Archive) -> list[str]:
@@ -249,6 +238,8 @@ class _Reader:
             name = _local(child)
             if name == "t":
                 yield Piece(child, run, _text_of(child), format_)
+            elif name == "noBreakHyphen":
+                yield Piece(child, run, "-", format_)
             elif name in _MARKS:
                 yield Piece(child, run)
             else:

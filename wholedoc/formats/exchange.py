@@ -6,6 +6,7 @@ from typing import Any
 
 from lxml import etree
 
+from wholedoc.formats.xliff import MACHINE_STATE
 from wholedoc.formats.xml import clean_text
 
 _XLIFF = "urn:oasis:names:tc:xliff:document:2.0"
@@ -22,13 +23,14 @@ class Pair:
 
 
 def write_xliff(pairs: Sequence[Pair], name: str, src_language: str, trg_language: str) -> bytes:
-    """Sentences as units of XLIFF 2.0; approved ones are final, the others translated."""
+    """Sentences as units of XLIFF 2.0; approved ones are final, the others a machine's."""
     attributes = {"version": "2.0", "srcLang": src_language, "trgLang": trg_language}
     root = etree.Element(f"{{{_XLIFF}}}xliff", attributes, nsmap={None: _XLIFF})
     file = _add(root, "file", id="1", original=clean_text(name))
     for n, pair in enumerate(pairs, start=1):
-        state = "final" if pair.approved else "translated"
-        segment = _add(_add(file, "unit", id=str(n)), "segment", state=state)
+        machine = {"state": "translated", "subState": MACHINE_STATE}
+        stands = {"state": "final"} if pair.approved else machine
+        segment = _add(_add(file, "unit", id=str(n)), "segment", **stands)
         _add(segment, "source").text = clean_text(pair.src)
         _add(segment, "target").text = clean_text(pair.trg)
     return _bytes(root)

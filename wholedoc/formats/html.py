@@ -6,13 +6,13 @@ The page is read by position and not rebuilt, so that broken HTML stays as broke
 import html
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.entities import html5
 from typing import ClassVar
 
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
-from wholedoc.formats.texts import Edit, TextData
+from wholedoc.formats.textdata import Edit, TextData
 
 _BLOCKS = frozenset(
     {
@@ -50,7 +50,14 @@ _NOT_TEXT = frozenset(
 )  # what stands inside is no text
 _RAW = frozenset({"script", "style", "textarea", "title"})  # no tags inside
 _UNSEEN = frozenset({"br", "script", "style", "template"})  # at the edge of a segment, outside it
-_READ = frozenset({"alt", "title", "placeholder", "aria-label"})
+_READ = frozenset(
+    {"alt", "title", "placeholder"}
+    | {f"aria-{each}" for each in ("label", "description", "placeholder", "valuetext")}
+)  # of any element
+_READ_OF = {
+    "option": "label", "optgroup": "label", "track": "label", "th": "abbr", "table": "summary",
+}  # fmt: skip
+_PRESSED = frozenset({"submit", "button", "reset"})  # kinds of input that show their value
 _META = frozenset(
     {
         "description",
@@ -174,13 +181,21 @@ class Html:
     name: ClassVar[str] = "html"
     endings: ClassVar[tuple[str, ...]] = (".html", ".htm", ".xhtml")
 
-    def __init__(self, data: bytes, where: str, src_language: str, trg_language: str) -> None:
-        """Read a page."""
-        self._data = _PageData(data, where)
+    def __init__(
+        self,
+        data: bytes,
+        where: str,
+        src_language: str,
+        trg_language: str,
+        *,
+        ignored: Collection[str] = (),
+    ) -> None:
+        """Read a page; in the elements ``ignored``, nothing is text."""
+        self._data = TextData(data, where, _declared_encoding(data))
         self._text = self._data.text
         self._languages = src_language, trg_language
         self._spelled = _file_spellings(self._text)
-        reader = _Reader(self._text, _SPECIAL | self._spelled.keys())
+        reader = _Reader(self._text, _SPECIAL | self._spelled.keys(), _NOT_TEXT.union(ignored))
         self._pieces = sorted(reader.pieces, key=lambda piece: piece.start)
         self._language_spans = reader.language_spans
         self.segments: Sequence[Segment] = list(self._segments())
@@ -209,7 +224,7 @@ class Html:
                 parts += [self._raw(at, piece.start, inner), self._write(piece, content, inner)]
                 at = piece.end
         whole = "".join([*parts, self._raw(at, len(self._text), inner)])
-        return self._data.edited([Edit(0, len(self._text), whole)])
+        return self._data.edited([Edit(0, len(self._text), whole)], "xmlcharrefreplace")
 
     def _raw(self, start: int, end: int, edits: Sequence[Edit]) -> str:
         """A stretch of the page with the edits that lie in it."""
@@ -268,26 +283,6 @@ class Html:
             for start, end, language in found
             if language == source.lower() or language.startswith(source.lower() + "-")
         ]
-
-
-class _PageData(TextData):
-    """The text of a page in the encoding that it declares."""
-
-    def __init__(self, data: bytes, where: str) -> None:
-        declared = _declared_encoding(data)
-        if declared is None:
-            super().__init__(data, where)
-        else:
-            self._mark, self._encoding, self.text = b"", declared, data.decode(declared)
-
-    def edited(self, edits: Iterable[Edit]) -> bytes:
-        """The page with some stretches replaced; what its encoding does not have, as numbers."""
-        parts, at = [], 0
-        for start, end, text in sorted(edits):
-            parts += [self.text[at:start], text]
-            at = end
-        whole = "".join([*parts, self.text[at:]])
-        return self._mark + whole.encode(self._encoding, "xmlcharrefreplace")
 
 
 def _declared_encoding(data: bytes) -> str | None:
@@ -440,8 +435,8 @@ def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
 class _Reader:
     """Finds the segments of a page."""
 
-    def __init__(self, text: str, watched: frozenset[str]) -> None:
-        self._text, self._watched = text, watched
+    def __init__(self, text: str, watched: frozenset[str], not_text: frozenset[str]) -> None:
+        self._text, self._watched, self._not_text = text, watched, not_text
         self._tokens = list(_tokens(text))
         self._ends = _ends(self._tokens)
         self._run: list[_Part] = []
@@ -487,7 +482,7 @@ class _Reader:
             self._text[slice(*attributes[name][:2])].lower().split() if name in attributes else []
             for name in ("translate", "class")
         )
-        return token.name in _NOT_TEXT or translate == ["no"] or "notranslate" in classes
+        return token.name in self._not_text or translate == ["no"] or "notranslate" in classes
 
     def _skip_end(self, at: int) -> int:
         """The last token of an element; one that is not closed goes on until a block."""
@@ -502,16 +497,25 @@ class _Reader:
 
     def _read_attributes(self, token: _Token, attributes: dict[str, tuple[int, int, str]]) -> None:
         for name, (start, end, quote) in attributes.items():
-            if name in _READ or (name == "content" and self._is_read(token, attributes)):
+            if name in _READ or self._is_read(token, name, attributes):
                 parts = _text_parts(self._text, start, end, in_value=True)
                 self._add(list(parts), quote)
             elif token.name == "html" and name in ("lang", "xml:lang"):
                 self.language_spans.append((start, end))
 
-    def _is_read(self, token: _Token, attributes: dict[str, tuple[int, int, str]]) -> bool:
-        named = [attributes[name] for name in ("name", "property") if name in attributes]
-        values = {self._text[start:end].strip().lower() for start, end, _ in named}
-        return token.name == "meta" and not _META.isdisjoint(values)
+    def _is_read(
+        self, token: _Token, name: str, attributes: dict[str, tuple[int, int, str]]
+    ) -> bool:
+        """Whether people read an attribute of this element, which not every element has."""
+        if (token.name, name) == ("input", "value"):
+            return not _PRESSED.isdisjoint(self._values(attributes, "type"))
+        if (token.name, name) == ("meta", "content"):
+            return not _META.isdisjoint(self._values(attributes, "name", "property"))
+        return _READ_OF.get(token.name) == name
+
+    def _values(self, attributes: dict[str, tuple[int, int, str]], *names: str) -> set[str]:
+        places = [attributes[name] for name in names if name in attributes]
+        return {self._text[start:end].strip().lower() for start, end, _ in places}
 
     def _end_run(self) -> None:
         self._add(self._run, None)

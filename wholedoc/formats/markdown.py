@@ -1,26 +1,28 @@
 """Markdown: paragraphs, headings and cells out, their translations in, the rest as it was.
 
-What markdown-it finds is edited by its place in the file. Code, front matter, link definitions and
-blocks of HTML stay as they are: the text in blocks of HTML is not translated, nor are the
-descriptions of pictures.
+What markdown-it finds is edited by its place in the file; blocks of HTML are read as pages of HTML
+are. Code, front matter, link definitions and the descriptions of pictures stay as they are.
 """
 
 import re
 from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, pairwise, takewhile
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from wholedoc.formats.html import Spellings
+from wholedoc.errors import UserError
+from wholedoc.formats.html import Html, Spellings
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
-from wholedoc.formats.texts import Edit, TextData
+from wholedoc.formats.textdata import Edit, TextData, check_parts
 
 _FRONT = re.compile(
     r"\A---[ \t]*(?:\r\n?|\n)"
@@ -31,6 +33,8 @@ _FRONT = re.compile(
 _LINE_END = re.compile(r"\r\n?|\n")
 _BREAK = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:?")
+# What begins a line in dialects of Markdown: a box, the title of one, a definition.
+_LINE_MARK = re.compile(r":{3,}[^\n]*|!!![ \t]+[\w-]+[ \t]*|:[ \t]+(?=\S)")
 _CHECKBOX = re.compile(r"\[[ xX]\](?=\s)")
 _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
 _MARKER = re.compile(r"(?:[-+]|#{1,6})(?=\s|$)|-[\s-]*$|>|={1,}\s*$")
@@ -42,6 +46,12 @@ _CAREFUL = frozenset("\\`*_[]<>&~!#|")
 _CAREFUL_FIRST = frozenset("+-=:(.)")
 _EMPHASIS = {"em": "em", "strong": "strong", "s": "del"}
 _MOST_DEPTH = 100
+_INLINE = b"<*_[`|~"
+_UTF_8 = b"\xef\xbb\xbf"  # says how a page is encoded, whatever stands in it
+MOST_BYTES = 10_000_000
+"""Of a file: some are read at a hundred microseconds a character."""
+MOST_BLOCK = 100_000
+"""Characters of a paragraph: emphasis takes the square of their number."""
 _EXACT = ("link", "image", "autolink", "html_inline", "backticks")
 
 
@@ -101,6 +111,23 @@ class _Unit:
     spellings: Spellings
 
 
+@dataclass(frozen=True)
+class _Page:
+    """A block of HTML, and where it lies."""
+
+    start: int
+    end: int
+    html: Html
+    line: int
+
+    @property
+    def segments(self) -> Iterator[Segment]:
+        """What there is to translate in it, by its lines in the file."""
+        for each in self.html.segments:
+            line = self.line + int(each.place.removeprefix("line ")) - 1
+            yield replace(each, place=f"line {line}")
+
+
 class Markdown:
     """A Markdown file (CommonMark, with tables and strikethrough).
 
@@ -112,24 +139,39 @@ class Markdown:
 
     def __init__(self, data: bytes, where: str, src_language: str, trg_language: str) -> None:  # noqa: ARG002
         """Read a Markdown file."""
+        if len(data) > MOST_BYTES:
+            what = f"more than {MOST_BYTES:,} bytes of Markdown"
+            raise UserError(what, where=where, fix="translate it in parts")
+        check_parts(data, where, _INLINE)
         self._data = TextData(data, where)
-        self._parser = _make_parser()
+        self._parser = _make_parser(where)
         self._environment: dict[str, Any] = {}
         front = _FRONT.match(self._data.text)
         self._lines = _Lines(self._data.text, front.end() if front else 0)
         self.not_located = 0
-        self._units = [unit for block in self._blocks() if (unit := self._unit(block))]
+        self._parts = [part for block in self._blocks() if (part := self._part(block))]
         self.segments: Sequence[Segment] = [
-            Segment(unit.source, f"line {self._lines.number_of(unit.block.offsets[0])}")
-            for unit in self._units
+            segment for part in self._parts for segment in self._segments(part)
         ]
 
-    def _blocks(self) -> Iterator[_Block]:
+    def _part(self, block: "_Block | _Page") -> "_Unit | _Page | None":
+        return block if isinstance(block, _Page) else self._unit(block)
+
+    def _segments(self, part: "_Unit | _Page") -> Iterator[Segment]:
+        if isinstance(part, _Page):
+            yield from part.segments
+        else:
+            line = self._lines.number_of(part.block.offsets[0])
+            yield Segment(part.source, f"line {line}")
+
+    def _blocks(self) -> Iterator[_Block | _Page]:
         """The blocks that have text, with their places."""
         tokens = self._parser.parse(self._lines.body, self._environment)
         column = 0
-        for before, token in pairwise(tokens):
+        for before, token in pairwise([Token("", "", 0), *tokens]):
             column = 0 if before.type == "tr_open" else column
+            if token.type == "html_block" and (page := self._page(token)):
+                yield page
             if token.type != "inline":
                 continue
             kind = _kind_of(before)
@@ -144,6 +186,16 @@ class Markdown:
                 yield _Block(kind, token.content, offsets, token.children or [])
             elif token.content:
                 self.not_located += 1
+
+    def _page(self, token: Token) -> _Page | None:
+        """A block of HTML; none where other marks stand before its lines, as in a quote."""
+        first, last = token.map or (0, 0)
+        written = [line.strip(_WHITE) for line in self._lines.texts[first:last]]
+        if written != [line.strip(_WHITE) for line in token.content.splitlines()]:
+            return None
+        start, end = self._lines.starts[first], self._lines.stops[last - 1]
+        data = _UTF_8 + self._data.text[start:end].encode()
+        return _Page(start, end, Html(data, "", "", ""), self._lines.number_of(start))
 
     def _unit(self, block: _Block) -> _Unit | None:
         pieces = _read(block.content, block.children)
@@ -181,10 +233,17 @@ class Markdown:
 
     def write(self, translations: Sequence[Content | None]) -> bytes:
         """The file with its segments translated."""
-        rows = zip(self._units, translations, strict=True)
-        return self._data.edited(
-            self._edit(unit, content) for unit, content in rows if content is not None
-        )
+        if len(translations) != len(self.segments):
+            raise ValueError(f"{len(translations)} translations of {len(self.segments)} segments")
+        return self._data.edited(self._edits(iter(translations)))
+
+    def _edits(self, translations: Iterator[Content | None]) -> Iterator[Edit]:
+        for part in self._parts:
+            if isinstance(part, _Page):
+                data = part.html.write([next(translations) for _ in part.html.segments])
+                yield Edit(part.start, part.end, data.removeprefix(_UTF_8).decode())
+            elif (content := next(translations)) is not None:
+                yield self._edit(part, content)
 
     def _edit(self, unit: _Unit, content: Content) -> Edit:
         """A block in the first manner of writing it that reads as it should."""
@@ -235,15 +294,25 @@ class _Lines:
         return self._before + bisect_right(self.starts, position)
 
 
-def _make_parser() -> MarkdownIt:
+def _make_parser(where: str) -> MarkdownIt:
     """A parser that tells where what it finds in a line ends."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     for name in _EXACT:
         rule = _rule_of(parser.inline.ruler, name)
         parser.inline.ruler.at(name, _recording(rule))
+    parser.core.ruler.before("inline", "size", partial(_check_sizes, where))
     table = _rule_of(parser.block.ruler, "table")
     parser.block.ruler.at("table", _recording_table(table), {"alt": ["paragraph", "reference"]})
     return parser
+
+
+def _check_sizes(where: str, state: StateCore) -> None:
+    """A step of the parser, after which it reads what stands inside blocks."""
+    for token in state.tokens:
+        if token.type == "inline" and len(token.content) > MOST_BLOCK:
+            what = f"a paragraph of {len(token.content):,} characters, more than {MOST_BLOCK:,}"
+            line = (token.map or [0])[0] + 1
+            raise UserError(what, where=f"{where}:{line}", fix="break it into paragraphs")
 
 
 def _rule_of(ruler: Any, name: str) -> Callable[..., bool]:
@@ -355,6 +424,7 @@ def _make_tag(piece: _Piece, number: int, opened: list[int]) -> Tag:
 def _read(content: str, children: Sequence[Token]) -> list[_Piece]:
     """The pieces of a content: together they are it, character by character."""
     pieces = _walk(content, children)
+    pieces = pieces and list(_set_apart(pieces))
     deep = pieces is not None and _depth(pieces) > _MOST_DEPTH
     if pieces is None or deep or "".join(piece.raw for piece in pieces) != content:
         pieces = list(_read_lines(content))
@@ -412,6 +482,24 @@ def _walk(content: str, children: Sequence[Token]) -> list[_Piece] | None:
             pieces.append(piece)
             at += len(piece.raw)
     return [piece for piece in pieces if piece.raw]
+
+
+def _set_apart(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+    """The pieces, with what begins a line and is no text as a tag."""
+    starts, at = True, 0
+    while at < len(pieces):
+        run = list(takewhile(lambda piece: piece.kind == "text", pieces[at:])) if starts else []
+        raw = "".join(piece.raw for piece in run)
+        match = _LINE_MARK.match(raw)
+        if match and all(piece.raw == piece.text for piece in run):
+            yield _Piece("alone", match.group())
+            if rest := raw[match.end() :]:
+                yield _Piece("text", rest, rest)
+            at, starts = at + len(run), False
+            continue
+        starts = pieces[at].space and "\n" in pieces[at].raw
+        yield pieces[at]
+        at += 1
 
 
 def _take_break(content: str, at: int, token: Token, pieces: list[_Piece]) -> int:

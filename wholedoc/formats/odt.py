@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from lxml import etree
 
 from wholedoc.errors import UserError
-from wholedoc.formats.segments import Content, Segment, check_tags, plain
+from wholedoc.formats.segments import Content, Segment, plain
 from wholedoc.formats.xml import (
     Alone,
     Archive,
@@ -23,9 +23,10 @@ from wholedoc.formats.xml import (
     Piece,
     Token,
     clean_text,
+    find_segments,
     has_text,
     parse_xml,
-    xml_bytes,
+    write_parts,
 )
 
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns"
@@ -67,34 +68,24 @@ class Odt:
         self._where, self._flat = where, data
         is_flat = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
         self._archive = None if is_flat else _open(data, where)
-        self._names = [_FLAT] if self._archive is None else _find_parts(self._archive)
-        found = [entry for name in self._names for entry in self._read(name)[1]]
-        self.segments: Sequence[Segment] = [Segment(e.inline.content, e.place) for e in found]
+        self._names = [] if self._archive is None else _find_parts(self._archive)
+        self.segments: Sequence[Segment] = find_segments(part[2] for part in self._parts())
 
-    def _read(self, name: str) -> "tuple[Any, list[_Paragraph]]":
-        """The tree of a part, and what there is to translate in it."""
+    def _parts(self) -> "Iterator[tuple[str, Any, list[_Paragraph]]]":
+        """The parts with text: their names, trees, and what there is to translate in them."""
         if self._archive is not None:
-            tree = self._archive.parse(name)
-            return tree, _find_paragraphs(tree.getroot(), f"{name}, ")
+            for name in self._names:
+                tree = self._archive.parse(name)
+                yield name, tree, _find_paragraphs(tree.getroot(), f"{name}, ")
+            return
         tree = parse_xml(self._flat, self._where)
         if tree.getroot().tag != f"{_OFFICE}document":
             raise UserError("XML, but not an OpenDocument text", where=self._where)
-        return tree, _find_paragraphs(tree.getroot(), "")
+        yield _FLAT, tree, _find_paragraphs(tree.getroot(), "")
 
     def write(self, translations: Sequence[Content | None]) -> bytes:
         """The document with its paragraphs translated."""
-        for segment, content in zip(self.segments, translations, strict=True):
-            if content is not None:
-                check_tags(segment.source, content)
-        changed, left = {}, list(translations)
-        for name in self._names:
-            tree, paragraphs = self._read(name)
-            mine, left = left[: len(paragraphs)], left[len(paragraphs) :]
-            for paragraph, content in zip(paragraphs, mine, strict=True):
-                if content is not None:
-                    paragraph.write(content)
-            if any(content is not None for content in mine):
-                changed[name] = xml_bytes(tree)
+        changed = write_parts(self._parts(), translations)
         if self._archive is None:
             return changed.get(_FLAT, self._flat)
         return self._archive.edited(changed)
@@ -125,6 +116,11 @@ class _Paragraph:
     node: Any
     inline: Inline
     place: str
+
+    @property
+    def content(self) -> Content:
+        """The source."""
+        return self.inline.content
 
     def write(self, content: Content) -> None:
         """Give the paragraph new content."""

@@ -2,9 +2,9 @@
 
 Each pair of tags surrounds one stretch of the translation: the one with the most words that come
 from what it surrounds in the source, and the fewest others; one word at about its place where
-there is none. A tag that stands alone comes before
-the word that follows it in the source. Tags keep their nesting: what is inside a pair stays there.
-No tag is lost and none comes twice, whatever the alignment says.
+there is none. A tag that stands alone comes before the word that follows it in the source, with
+white space beside it where the source has some. Tags keep their nesting: what is inside a pair
+stays there. No tag is lost and none comes twice, whatever the alignment says.
 """
 
 import re
@@ -16,6 +16,7 @@ from wholedoc.formats.segments import Content, Tag, normalised, plain
 from wholedoc.formats.sentences import Span
 
 _UNIT = re.compile(r"\w+|[^\w\s]")
+_OPENING = "([{„“«"
 _TAKEN = -1_000_000_000
 
 
@@ -138,13 +139,18 @@ class _Placer:
             return start
         previous, following = self.source[: node.start][-1:], self.source[node.end :][:1]
         before, after = previous.isspace(), following.isspace()
+        left, right = self.text[:start][-1:], self.text[start : start + 1]
         if before and after and space:
-            parts += [gap, node.tag, space]
+            parts += [kept, space[0], node.tag, space[1:] or space]
+        elif before and after and left and not right.isalnum():
+            parts += [kept, " ", node.tag]
         elif after or self._belongs_before(node) or (not before and unit >= last):
-            parts += [kept, node.tag, space]
+            lacks = after and right.isalnum() and (not left or left in _OPENING)
+            parts += [kept, node.tag, space or " " * lacks]
         else:
-            apart = following and not following.isalnum() and self.text[start : start + 1].isalnum()
-            parts += [gap, node.tag, " " * bool(apart)]
+            lacks = before and left.isalnum() and not right.isalnum()
+            apart = following and not following.isalnum() and right.isalnum()
+            parts += [gap, " " * lacks, node.tag, " " * bool(apart)]
         return start
 
     def _share(self, node: _Node, first: int, last: int) -> list[tuple[int, int]]:

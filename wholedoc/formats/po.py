@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from wholedoc.errors import UserError
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
-from wholedoc.formats.texts import Edit, TextData
+from wholedoc.formats.textdata import Edit, TextData
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     | (?P<string>"(?:[^"\\\r\n]|\\[^\r\n])*")""",
     re.VERBOSE,
 )
-_CHARSET = re.compile(rb'Content-Type:[^\r\n"]*?charset=([\w.:-]+)', re.IGNORECASE)
+_CHARSET = re.compile(rb'Content-Type:[^\r\n"]{0,200}?charset=([\w.:-]+)', re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _LETTERS |= {'"': '"', "\\": "\\"}

@@ -1,5 +1,7 @@
 """Sentence splitting: where the sentences of a paragraph lie; no character is lost."""
 
+from collections.abc import Iterator
+
 from sentencex import get_sentence_boundaries
 
 # The languages whose abbreviations sentencex knows; others are split as a relative of theirs, or
@@ -11,6 +13,7 @@ KNOWN_LANGUAGES = frozenset(
 )  # fmt: skip
 Span = tuple[int, int]
 """Where a part of a text begins and ends."""
+_WINDOW = 10_000  # characters that are split at once: sentencex takes the square of their number
 
 
 def split_sentences(text: str, language: str) -> list[Span]:
@@ -20,8 +23,7 @@ def split_sentences(text: str, language: str) -> list[Span]:
     before it.
     """
     spans: list[Span] = []
-    for found in get_sentence_boundaries(language or "en", text):
-        start, end = found["start_index"], found["end_index"]
+    for start, end in _boundaries(text, language or "en"):
         part = text[start:end]
         first, last = end - len(part.lstrip()), start + len(part.rstrip())
         if first >= last:
@@ -31,6 +33,22 @@ def split_sentences(text: str, language: str) -> list[Span]:
         else:
             spans.append((first, last))
     return spans
+
+
+def _boundaries(text: str, language: str) -> Iterator[Span]:
+    """Where sentencex finds sentences; in a long text it is asked window by window.
+
+    The last sentence of a window may go on after it, so the next window begins with it. One that
+    fills a window is cut there.
+    """
+    begin = 0
+    while begin < len(text):
+        window = text[begin : begin + _WINDOW]
+        found = get_sentence_boundaries(language, window)
+        spans = [(begin + each["start_index"], begin + each["end_index"]) for each in found]
+        is_last = begin + len(window) == len(text)
+        yield from spans if is_last or len(spans) == 1 else spans[:-1]
+        begin = spans[-1][0] if len(spans) > 1 and not is_last else begin + len(window)
 
 
 def describe_splitting(language: str) -> str:

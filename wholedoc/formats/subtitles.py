@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from wholedoc.errors import UserError
 from wholedoc.formats.segments import Content, Segment, Tag, check_tags, normalised
-from wholedoc.formats.texts import Edit, TextData
+from wholedoc.formats.textdata import Edit, TextData
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _TIME_LINE = re.compile(r"[ \t]*\d[\d:., \t]*-->")

@@ -2,7 +2,7 @@
 
 Inline elements are tags: a pair where they surround text (``g``, ``pc``, ``mrk``, and two halves
 that belong together and nest), alone where they stand for code. A target gets copies of its
-source's elements. A target that a person has approved stays as it is.
+source's elements. A target stays as it is, unless it is said to need work or to be a machine's.
 """
 
 import codecs
@@ -18,6 +18,7 @@ from lxml import etree
 
 from wholedoc.errors import UserError
 from wholedoc.formats.segments import Content, Segment, Tag, check_tags, normalised, plain
+from wholedoc.formats.xml import check_size
 
 Element = Any
 """An element of lxml, which has no types."""
@@ -37,6 +38,16 @@ _MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")
 # How the tools that write a dialect of 1.2 say on a unit that a person has confirmed it.
 _CONFIRMED = {"confirmed": ("1",), "status": ("ManuallyConfirmed", "Proofread")}
 _SDL_APPROVED = ("ApprovedTranslation", "ApprovedSignOff")
+_SDL_TRANSLATED = "Translated"
+_UNFINISHED = (
+    *("new", "needs-translation", "needs-adaptation", "needs-l10n"),
+    *("needs-review-translation", "needs-review-adaptation", "needs-review-l10n"),
+)
+_SUGGESTED = (
+    *("mt-suggestion", "leveraged-mt", "fuzzy-match", "tm-suggestion"),
+    *("rejected-grammar", "rejected-inaccurate", "rejected-length", "rejected-spelling"),
+)
+MACHINE_STATE = "wholedoc:mt"  # the subState of a machine's translation in 2.x
 
 
 class _Piece(NamedTuple):
@@ -74,6 +85,8 @@ class _Slot:
     cut: bool
     """Whether someone has cut the text into sentences."""
     approved: bool
+    unfinished: bool
+    """Whether a target, if there is one, is said to be a machine's or to need work."""
 
     @property
     def mid(self) -> str | None:
@@ -115,6 +128,7 @@ class Xliff:
 
 def _parse(data: bytes, where: str) -> Element:
     """Parse a file that may come from anyone: no entities, nothing fetched."""
+    check_size(data, where)
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False
     )
@@ -225,8 +239,9 @@ def _find_segments(unit: Element) -> Iterator[_Slot]:
     for segment in segments:
         source = _child(segment, "source")
         if source is not None:
-            approved = segment.get("state") in ("reviewed", "final")
-            yield _Slot(segment, source, _child(segment, "target"), len(segments) > 1, approved)
+            state, ours = segment.get("state", ""), segment.get("subState") == MACHINE_STATE
+            stands = state in ("reviewed", "final"), ours or state == "initial"
+            yield _Slot(segment, source, _child(segment, "target"), len(segments) > 1, *stands)
 
 
 def _find_marks(unit: Element) -> Iterator[_Slot]:
@@ -234,15 +249,17 @@ def _find_marks(unit: Element) -> Iterator[_Slot]:
     source, target = _child(unit, "source"), _child(unit, "target")
     if source is None:
         return
-    approved = _is_approved(unit, target)
+    approved, unfinished = _is_approved(unit, target), _is_unfinished(unit, target)
     marks = _marks(_child(unit, "seg-source"))
     targets = _marks(target)
     if not marks or (target is not None and not targets and _read(target).content):
-        yield _Slot(unit, source, target, False, approved)
+        yield _Slot(unit, source, target, False, approved, unfinished)
         return
-    confirmed = {seg.get("id") for seg in unit.iter("{*}seg") if seg.get("conf") in _SDL_APPROVED}
+    said = {seg.get("id"): seg.get("conf", "Draft") for seg in unit.iter("{*}seg")}
     for mid, mark in marks.items():
-        yield _Slot(unit, mark, targets.get(mid), True, approved or mid in confirmed)
+        stands = said.get(mid) in _SDL_APPROVED, said.get(mid, _SDL_TRANSLATED) != _SDL_TRANSLATED
+        both = approved or stands[0], unfinished or stands[1]
+        yield _Slot(unit, mark, targets.get(mid), True, *both)
 
 
 def _marks(element: Element | None) -> dict[str, Element]:
@@ -263,15 +280,25 @@ def _is_approved(unit: Element, target: Element | None) -> bool:
     )
 
 
+def _is_unfinished(unit: Element, target: Element | None) -> bool:
+    if target is None:
+        return True
+    if target.get("state") in _UNFINISHED or target.get("state-qualifier") in _SUGGESTED:
+        return True
+    names = (etree.QName(name).localname for name in unit.attrib if name.startswith("{"))
+    return any(name in _CONFIRMED for name in names)  # and it is not, or it were approved
+
+
 def _segment(slot: _Slot, text: _Text) -> Segment:
     target = None if slot.target is None else _read_target(_read(slot.target), text)
     unit = slot.unit if _name(slot.unit) == "trans-unit" else slot.unit.getparent()
     place = f"line {slot.source.sourceline}, unit {unit.get('id', '?')}"
+    kept = slot.approved or not (slot.unfinished or target == text.content)
     return Segment(
         text.content,
         place,
         target=target,
-        approved=slot.approved and target is not None,
+        approved=kept and target is not None,
         sentence=slot.cut,
     )
 
@@ -458,9 +485,8 @@ def _write_slot(slot: _Slot, text: _Text, content: Content, approved: bool) -> N
     if approved:
         return
     if _name(slot.unit) == "segment":
-        if slot.unit.get("state", "initial") != "translated":
-            slot.unit.set("state", "translated")
-            slot.unit.attrib.pop("subState", None)
+        slot.unit.set("state", "translated")
+        slot.unit.set("subState", MACHINE_STATE)
         return
     if slot.unit.get("approved") == "yes":
         slot.unit.set("approved", "no")

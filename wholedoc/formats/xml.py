@@ -12,22 +12,28 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from lxml import etree
 
 from wholedoc.errors import UserError
-from wholedoc.formats.segments import Content, Tag, normalised
+from wholedoc.formats.segments import Content, Segment, Tag, check_tags, normalised
 
 _MEGABYTE = 2**20
 MOST_MEMBER = 512 * _MEGABYTE
 MOST_TOTAL = 1024 * _MEGABYTE
 MOST_RATIO = 200
+MOST_MEMBERS = 20_000
+MOST_XML = 100 * _MEGABYTE
+MOST_TAGS = 2_000_000
+"""Tags and attributes of XML that is parsed; each takes up to 0.5 KB."""
 _RATIO_FROM = 10 * _MEGABYTE
+_DIRECTORY_ENTRY = b"PK\x01\x02"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BREAKS = re.compile(r"\r\n|[\t\n\r]")
 _ROOT = -1
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 
 def parse_xml(data: bytes, where: str) -> Any:
@@ -35,6 +41,7 @@ def parse_xml(data: bytes, where: str) -> Any:
 
     Entities are refused with the document type that would define them.
     """
+    check_size(data, where)
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
     try:
         tree = etree.parse(io.BytesIO(data), parser)
@@ -44,6 +51,16 @@ def parse_xml(data: bytes, where: str) -> Any:
     if tree.docinfo.doctype or tree.docinfo.internalDTD is not None:
         raise UserError("a document type (DTD) is not accepted", where=where, fix="remove it")
     return tree
+
+
+def check_size(data: bytes, where: str) -> None:
+    """Refuse a file whose tree would take more memory than it may."""
+    if len(data) > MOST_XML:
+        what = f"XML of {len(data):,} bytes, more than {MOST_XML:,}"
+        raise UserError(what, where=where, fix="translate it in parts")
+    if data.count(b"<") + data.count(b"=") > MOST_TAGS:
+        what = f"XML of more than {MOST_TAGS:,} tags and attributes"
+        raise UserError(what, where=where, fix="translate it in parts")
 
 
 def xml_bytes(tree: Any) -> bytes:
@@ -73,9 +90,11 @@ class Archive:
                 where=where,
                 fix=f"save it as {ending}, without a password",
             )
+        if data.count(_DIRECTORY_ENTRY) > MOST_MEMBERS:  # before a list of them is made
+            raise UserError(f"more than {MOST_MEMBERS:,} members: refused", where=where)
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
-        except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError) as error:
+        except (*_DAMAGE, struct.error, NotImplementedError) as error:
             raise UserError(
                 f"not a {ending} document: no zip archive, or a damaged one",
                 where=where,
@@ -86,6 +105,11 @@ class Archive:
     def _check(self) -> None:
         """Refuse archives that grow without limit, or that cannot be read."""
         members = self._zip.infolist()
+        names = Counter(info.filename for info in members)
+        if "" in names or len(names) < len(members):
+            name = "" if "" in names else names.most_common(1)[0][0]
+            what = f"damaged: two members are called {name!r}" if name else "a member has no name"
+            raise UserError(what, where=self.where, fix="save it again in an office program")
         for info in members:
             place = f"{self.where}, {info.filename}"
             if info.flag_bits & 1:
@@ -112,7 +136,7 @@ class Archive:
     def _read(self, info: zipfile.ZipInfo) -> bytes:
         try:
             return self._zip.read(info)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        except (*_DAMAGE, RuntimeError) as error:
             raise UserError(f"damaged: {error}", where=f"{self.where}, {info.filename}") from error
 
     def parse(self, name: str) -> Any:
@@ -172,6 +196,44 @@ class Pair:
 
 
 Node = Piece | Alone | Pair
+
+
+class Entry(Protocol):
+    """What is translated once in a part of a document."""
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+
+    @property
+    def content(self) -> Content:
+        """The source."""
+
+    def write(self, content: Content) -> None:
+        """Put a translation in its place."""
+
+
+def find_segments(parts: Iterable[Sequence[Entry]]) -> list[Segment]:
+    """The segments of the parts of a document."""
+    return [Segment(entry.content, entry.place) for entries in parts for entry in entries]
+
+
+def write_parts(
+    parts: Iterable[tuple[str, Any, Sequence[Entry]]], translations: Sequence[Content | None]
+) -> dict[str, bytes]:
+    """The parts that translations change, by their names: each has a tree and its entries."""
+    changed, left = {}, list(translations)
+    for name, tree, entries in parts:
+        mine, left = left[: len(entries)], left[len(entries) :]
+        for entry, content in zip(entries, mine, strict=True):
+            if content is not None:
+                check_tags(entry.content, content)
+                entry.write(content)
+        if any(content is not None for content in mine):
+            changed[name] = xml_bytes(tree)
+    if left:
+        raise ValueError(f"{len(left)} translations more than there are segments")
+    return changed
 
 
 @dataclass(frozen=True, eq=False)

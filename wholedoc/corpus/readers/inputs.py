@@ -13,7 +13,8 @@ from wholedoc.errors import UserError
 
 # The first element of a file after declarations, comments and a document type.
 _ROOT = re.compile(
-    r"\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)\s*)*<([a-z][\w:.-]*)",
+    r"\s*+(?>(?>(?><\?.*?\?>)|(?><!--.*?-->)|(?><!DOCTYPE[^\[>]*+(?:\[.*?\]\s*+)??>))\s*+)*+"
+    r"<([a-z][\w:.-]*)",
     re.IGNORECASE | re.DOTALL,
 )
 # A sentence may begin with a tag, so markup is a declaration, a tag that only files begin with, or

@@ -8,6 +8,7 @@ import io
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +20,8 @@ from wholedoc.errors import UserError
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = "\ufeff"
 CHUNK_BYTES = 1 << 16
+MOST_LINE_BYTES = 1 << 26
+"""Of a line, or of a text that runs over several: a small archive may unpack to any length."""
 
 # First bytes → what the file is. All are checked before a line is read, so that a document given
 # by mistake is named as what it is and not as "invalid UTF-8".
@@ -125,7 +128,11 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     number = 0
     offset = 0
     try:
-        for number, raw in enumerate(stream, start=1):
+        for number, raw in enumerate(_raw_lines(stream), start=1):
+            if len(raw) > MOST_LINE_BYTES:
+                what = f"a line of more than {MOST_LINE_BYTES:,} bytes"
+                fix = "give one sentence or paragraph on each line"
+                raise UserError(what, where=f"{name}:{number}", fix=fix)
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as fault:
@@ -142,6 +149,11 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
             yield line.removesuffix("\n").removesuffix("\r")
     except GZIP_FAULTS as fault:
         raise _gzip_error(f"{name}:{number + 1}", fault) from fault
+
+
+def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yields lines with their ends, of one that is too long only the beginning."""
+    return iter(partial(stream.readline, MOST_LINE_BYTES + 1), b"")
 
 
 def one_line(text: str) -> str:

@@ -103,7 +103,8 @@ _SGML_TAG = re.compile(
     r"<(/?)(mteval|srcset|refset|tstset|doc|hl|p|poster|seg)\b([^<>]*)>", re.IGNORECASE
 )
 _SGML_CUT_TAG = re.compile(r"<(?:srcset|refset|tstset|doc|seg)\b[^<>]*$", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"([\w:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+_MOST_TAG_LINES = 100  # that a tag runs over; more are text
+_ATTRIBUTE = re.compile(r"(?<![\w:-])([\w:-]++)\s*+=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 
 def read_sgml(path: Path) -> Iterator[Token]:
@@ -112,10 +113,13 @@ def read_sgml(path: Path) -> Iterator[Token]:
     The sets in circulation have stray ampersands and unquoted attributes, which XML forbids.
     """
     pending = ""
+    waiting = 0
     for line, text in enumerate(read_lines(path), start=1):
         pending += text + "\n"
-        if _SGML_CUT_TAG.search(pending):
+        if waiting < _MOST_TAG_LINES and _SGML_CUT_TAG.search(pending):
+            waiting += 1
             continue  # a tag runs over the end of the line
+        waiting = 0
         position = 0
         for tag in _SGML_TAG.finditer(pending):
             yield Characters(html.unescape(pending[position : tag.start()]))

@@ -58,8 +58,10 @@ class SourceText:
         return f"{count}, by {self.boundaries.replace('-', ' ')}"
 
 
-def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceText:
-    """Reads lines to be translated from a file or a stream, plain or gzipped.
+def read_source_lines(
+    source: str | Path | BinaryIO, doc: str = "", name: str = "standard input"
+) -> SourceText:
+    """Reads lines to be translated from a file or a stream of this name, plain or gzipped.
 
     Boundaries are those of ``doc`` (document ids or start lines) if it is given, else marker
     lines, else empty lines. An empty line is always an empty sentence, so that it keeps its place;
@@ -70,7 +72,6 @@ def read_source_lines(source: str | Path | BinaryIO, doc: str = "") -> SourceTex
     if isinstance(source, str | Path):
         name, stream = str(source), open_bytes(Path(source))
     else:
-        name = "standard input"
         stream = unpack(io.BufferedReader(io.BytesIO(source.read())), name)
     with stream:
         lines = tuple(decode_lines(stream, name))

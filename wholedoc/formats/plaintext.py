@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
 from wholedoc.formats.sentences import Span
-from wholedoc.formats.texts import Edit, TextData
+from wholedoc.formats.textdata import Edit, TextData
 
 _LINE = re.compile(r"[^\r\n]+")
 _LEAST_WIDTH = 40  # no line of a text that was broken to a width is a paragraph's and shorter

@@ -1,0 +1,82 @@
+"""What is not text comes through every way of translating, letter by letter."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wholedoc.decoding.preparing import Piece
+from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.formats.protected import _PROTECTED, find_protected, is_text, missing_protected
+
+ADDRESS = "https://beispiel.example/" + "handbuch/Qx7/" * 12 + "seite?id=42"
+SENTENCES = [
+    "Öffnen Sie die Datei {name} und klicken Sie auf %s.",
+    "Kopieren Sie /etc/quux/server.conf nach ~/.config/quux/server.conf, bevor Sie beginnen.",
+    "Schreiben Sie an support@beispiel.example, wenn {{ product }} nicht startet.",
+    f"Weitere Informationen finden Sie unter {ADDRESS} und im Handbuch.",
+    "Setzen Sie $HOME auf %USERPROFILE%.",
+    "Kopieren Sie " + ", ".join(f"/srv/Xq{n}/{{datei{n}}}" for n in range(12)) + " in den Ordner.",
+]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.load("de-en")
+
+
+@pytest.fixture(scope="module")
+def done(translator: Translator) -> TranslatedDocument:
+    return translator.translate(SENTENCES, protect=True)
+
+
+def lost(translations: list[str]) -> list[int]:
+    pairs = enumerate(zip(SENTENCES, translations, strict=True))
+    return [n for n, (text, found) in pairs if missing_protected(text, found)]
+
+
+def test_nothing_is_lost_however_it_is_asked_for(
+    translator: Translator, done: TranslatedDocument
+) -> None:
+    assert len(lost(translator.translate(SENTENCES).sentences)) >= 3  # or this says nothing
+    assert lost(done.sentences) == []
+    stream = translator.stream(SENTENCES, protect=True)
+    shown = {update.place: update.text for update in stream}
+    assert [shown[t] for t in range(len(SENTENCES))] == stream.document.sentences == done.sentences
+    known = Knowledge(protect=True)
+    (many,) = translator.translate_documents([SENTENCES], known=known, explain=True)
+    assert many.sentences == done.sentences
+    assert lost(translator.approve(done, 4, "Set $HOME to %USERPROFILE%.").sentences) == []
+
+
+def test_other_translations_have_it_too(translator: Translator) -> None:
+    done = translator.translate(SENTENCES[:1], protect=True)
+    others = translator.alternatives(done, 0, 5)
+    assert len(others) > 1
+    assert not any(missing_protected(SENTENCES[0], each.text) for each in others)
+
+
+def test_a_long_part_is_read_by_a_stand_in_and_written_in_full(done: TranslatedDocument) -> None:
+    assert done.sentences[3].count(ADDRESS) == 1
+    assert "{1}" not in done.sentences[3]
+    assert done.recall is not None
+    assert any(ADDRESS in word.text for word in done.recall[3])
+    read = Piece(f"Siehe {ADDRESS}.", "", [], {"{2}": ADDRESS})
+    assert read.read == "Siehe {2}."
+    assert read.restore("See {2}.") == f"See {ADDRESS}."
+
+
+def test_a_part_that_is_there_already_gets_no_stand_in_of_its_name(translator: Translator) -> None:
+    text = f"Siehe {{1}} unter {ADDRESS}."
+    (found,) = translator.translate([text], protect=True).sentences
+    assert sorted(found[a:b] for a, b in find_protected(found)) == sorted(["{1}", ADDRESS])
+
+
+PARTS = ["a@b.c", "--opt=", "C:\\x", "www.ab", "mailto:ab", "ftp://a", "/a/b", "{a}", "%s", "$a"]
+WORDS = ["<b>", "%1", ".", ":", "w", "a", "s", "7", " "]
+
+
+@given(st.lists(st.sampled_from(PARTS + WORDS), max_size=6).map("".join))
+def test_what_is_protected_has_a_sign_of_it(text: str) -> None:
+    assert find_protected(text) == [match.span() for match in _PROTECTED.finditer(text)]
+    assert is_text(text) == any(map(str.isalpha, _PROTECTED.sub("", text)))
