@@ -250,3 +250,15 @@ def test_a_model_without_memory_has_none_to_shuffle() -> None:
         translate_documents(
             TranslationSystem(base, base), DOCUMENTS, replace(CONFIG, shuffle_memory=True)
         )
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+def test_many_sentences_are_read_in_parts(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    system, config = make_system(), replace(CONFIG, order=order)
+    (whole,) = translate_documents(system, [DOCUMENTS[0]], config)
+    monkeypatch.setattr("wholedoc.decoding.document.MOST_WEIGHED", 2)
+    (parts,) = translate_documents(system, [DOCUMENTS[0]], config)
+    assert tokens(parts) == tokens(whole)
+    torch.testing.assert_close(parts.readings.src, whole.readings.src)
+    torch.testing.assert_close(parts.readings.trg, whole.readings.trg)
+    assert parts.readings.src_weights is None

@@ -72,6 +72,24 @@ def test_an_unknown_language_has_its_forms_alone() -> None:
     assert glossary.forms == {"house": ()}
 
 
+@pytest.mark.parametrize(
+    ("sentence", "translation"),
+    [
+        ("Waschtrockner", "Washer-dryer"),
+        ("waschtrockner", "washer-dryer"),
+        ("Waschtrockner: ", "Washer-dryer:"),
+        ("Waschtrockners", None),  # a form that the glossary does not have
+        ("Der Waschtrockner", None),
+        ("Waschtrockner Waschtrockner", None),
+        ("", None),
+        (":", None),
+    ],
+)
+def test_a_sentence_that_is_a_term(sentence: str, translation: str | None) -> None:
+    found = Glossary.of([("Waschtrockner", "washer-dryer")], "de", "en")
+    assert found.translate_term(sentence) == translation
+
+
 def test_other_forms_of_a_target() -> None:
     glossary = Glossary.of([("Schaltfläche", "push button"), ("Haus", "Box")], "de", "en")
     assert "push buttons" in glossary.forms["push button"]
@@ -358,7 +376,7 @@ def test_several_terms_and_terms_of_several_words(
     assert has_all(tuple(toy.trg_vocabulary.encode(found.sentences[0])), ids)
 
 
-TEXTS = ["s2 s1 s3", "s4", "", "s1", "s8 s6 s7 s1 s11", "s9 s10"]
+TEXTS = ["s2 s1 s3", "s4", "", "s1 s3", "s8 s6 s7 s1 s11", "s9 s10"]
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -406,6 +424,15 @@ def test_what_people_have_approved_stays(toy: Translator) -> None:
         ["missing"], ["kept"], ["kept"]
     ]  # fmt: skip
     assert found.after(2).terms == found.terms[2:]
+
+
+def test_a_sentence_that_is_a_term_becomes_its_target(toy: Translator) -> None:
+    terms = glossary(("s1", "unheard-of"))
+    found = toy.translate(["s1", "s2 s1"], glossary=terms)
+    assert found.sentences == ["unheard-of", "t2 t1"]
+    assert [[term.state for term in each] for each in found.terms] == [["kept"], ["missing"]]
+    assert toy.change_glossary(found, None).sentences == ["t1", "t2 t1"]
+    assert toy.change_glossary(toy.translate(["s1"]), terms).sentences == ["unheard-of"]
 
 
 def test_long_sentences_in_pieces(toy: Translator) -> None:

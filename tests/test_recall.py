@@ -148,6 +148,7 @@ def test_recalled_probabilities_are_probabilities(seed: int, counts: list[int]) 
 
 
 def test_without_cells_nothing_changes_bit_for_bit() -> None:
+    torch.manual_seed(1)
     recall, cells = make_recall().float(), make_cells([3, 0])
     cells = dataclasses.replace(
         cells,

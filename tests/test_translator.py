@@ -6,9 +6,11 @@ import json
 import pickle
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -479,6 +481,26 @@ def test_a_translator_can_be_pickled(translators, kind: Kind, int8: bool) -> Non
     again = pickle.loads(pickle.dumps(made))
     assert again.translate(lines).sentences == before
     assert again.config == made.config
+
+
+def test_threads_that_share_a_document_model(make_model, translators) -> None:
+    """Each gets what it would have got alone."""
+    trained = translators["word"].trained
+    sizes = len(trained.src_vocabulary), len(trained.trg_vocabulary)
+    config = replace(MODEL, memory="trg", fusion="output")
+    document = make_model(config, sizes, seed=4)
+    alone, shared = (Translator(replace(trained, document=document)) for _ in range(2))
+
+    def work(translator: Translator, job: int) -> list[dict[str, Any]]:
+        sentences = [src for src, _ in (*PAIRS[job : job + 2], *PAIRS[:3])][:4]
+        document = translator.translate(sentences, passes=2, approved={job: "das Haus"})
+        again = translator.approve(document, (job + 1) % 4, "der Hund")
+        return [document.to_dict(), again.to_dict()]
+
+    with ThreadPoolExecutor(4) as pool:
+        at_once = list(pool.map(partial(work, shared), range(4)))
+    assert at_once == [work(alone, job) for job in range(4)]
+    assert at_once[0] != at_once[1]
 
 
 def test_the_package_offers_what_a_caller_needs() -> None:

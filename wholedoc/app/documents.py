@@ -1,19 +1,17 @@
 """Documents in, documents out: the sentences of a file translated, its tags put back in place."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wholedoc.config import SearchConfig
 from wholedoc.formats.placing import find_units, place_tags
-from wholedoc.formats.protected import find_protected, is_text, missing_protected
+from wholedoc.formats.protected import is_text
 from wholedoc.formats.segments import (
     Content,
     DocumentFile,
     Segment,
-    Tag,
-    normalised,
     plain,
     shown,
     tags_of,
@@ -145,7 +143,7 @@ class SentenceTranslator:
         from wholedoc.decoding.translator import Knowledge
 
         approved = [given for _, given in documents]
-        known = Knowledge(approved, self.memories, glossary=self.glossary)
+        known = Knowledge(approved, self.memories, glossary=self.glossary, protect=True)
         return self.translator.translate_documents(
             [sentences for sentences, _ in documents],
             replace(self.config, beam=max(self.config.beam, nbest)),
@@ -181,20 +179,22 @@ def translate_all(
     translator: TranslatesSentences, files: Sequence[DocumentFile], *, explain: bool = False
 ) -> list[FileTranslation]:
     """Translate documents, each by itself."""
-    texts = _read_all(translator, files)
+    texts = read_all(translator, files)
     results = translator.translate([(t.sentences, t.approved) for t in texts], explain=explain)
     return _write_all(translator, files, texts, results)
 
 
-def translate_variously(
-    translator: TranslatesSentences, files: Sequence[DocumentFile], count: int
+def write_variously(
+    translator: TranslatesSentences,
+    files: Sequence[DocumentFile],
+    texts: Sequence[DocumentText],
+    results: "Sequence[TranslatedDocument]",
+    count: int,
 ) -> list[list[bytes]]:
-    """Translate documents; of each the best translation, then so many others, or fewer.
+    """Of each document the best translation, then so many others, or fewer.
 
     The next one has the next best translation of each sentence, as far as there are any.
     """
-    texts = _read_all(translator, files)
-    results = translator.translate([(t.sentences, t.approved) for t in texts], nbest=count + 1)
     found: list[dict[bytes, None]] = [{} for _ in files]
     for rank in range(count + 1):
         ranked = [_ranked(result, rank) for result in results]
@@ -213,7 +213,8 @@ def _ranked(found: "TranslatedDocument", rank: int) -> "TranslatedDocument":
     return replace(found, candidates=[[each] for each in chosen], history=history, recall=None)
 
 
-def _read_all(translator: TranslatesSentences, files: Sequence[DocumentFile]) -> list[DocumentText]:
+def read_all(translator: TranslatesSentences, files: Sequence[DocumentFile]) -> list[DocumentText]:
+    """The sentences of documents."""
     languages = translator.src_language, translator.trg_language
     return [read_sentences(file.segments, *languages) for file in files]
 
@@ -229,11 +230,10 @@ def _write_all(
         [_take(translator, text, each, i) for i in range(len(each.sentences))]
         for text, each in zip(texts, results, strict=True)
     ]
-    cuts = _translate_cut(translator, texts, found)
-    rows = zip(files, texts, found, cuts, results, strict=True)
+    rows = zip(files, texts, found, results, strict=True)
     return [
-        FileTranslation(file.write(assemble(text, sentences, cut)), text, translated)
-        for file, text, sentences, cut, translated in rows
+        FileTranslation(file.write(assemble(text, sentences)), text, translated)
+        for file, text, sentences, translated in rows
     ]
 
 
@@ -246,54 +246,7 @@ def _take(
     return TranslatedSentence(text.sentences[place], list)
 
 
-def _translate_cut(
-    translator: TranslatesSentences,
-    texts: Sequence[DocumentText],
-    found: Sequence[list[TranslatedSentence]],
-) -> list[dict[int, list[Span]]]:
-    """Translate again, without them, sentences whose protected parts did not come through.
-
-    Their translations in ``found`` are replaced; returns the parts that were cut, for each
-    document by the places of their sentences. The parts come back as tags do.
-    """
-    cuts = [
-        {
-            i: find_protected(sentence)
-            for i, sentence in enumerate(text.sentences)
-            if i not in text.approved and missing_protected(sentence, sentences[i].text)
-        }
-        for text, sentences in zip(texts, found, strict=True)
-    ]
-    again = [(d, i, spans) for d, cut in enumerate(cuts) for i, spans in cut.items()]
-    if not again:
-        return cuts
-    rests = [_without(texts[d].sentences[i], spans) for d, i, spans in again]
-    kept = [_kept(rest) for rest in rests]
-    shorter = ["".join(rest[k] for k in places) for rest, places in zip(rests, kept, strict=True)]
-    results = translator.translate([([text], {}) for text in shorter])
-    for (d, i, _), places, translated in zip(again, kept, results, strict=True):
-        origins = [o._replace(source=places[o.source]) for o in translator.align(translated, 0)]
-        found[d][i] = TranslatedSentence(translated.sentences[0], partial(list, origins))
-    return cuts
-
-
-def _without(text: str, spans: Iterable[Span]) -> str:
-    """A text without some of its parts."""
-    parts, at = [], 0
-    for start, end in spans:
-        parts.append(text[at:start])
-        at = end
-    return "".join([*parts, text[at:]])
-
-
-def _kept(text: str) -> list[int]:
-    """The places of the characters that are left where each run of spaces becomes one."""
-    return [k for k, c in enumerate(text) if not (c == " " and (k == 0 or text[k - 1] == " "))]
-
-
-def assemble(
-    text: DocumentText, found: Sequence[TranslatedSentence], cut: dict[int, list[Span]]
-) -> list[Content | None]:
+def assemble(text: DocumentText, found: Sequence[TranslatedSentence]) -> list[Content | None]:
     """The translations of the segments, with their tags, from those of the sentences."""
     by_segment: dict[int, list[int]] = {}
     for i, placed in enumerate(text.places):
@@ -305,7 +258,7 @@ def assemble(
         elif n not in by_segment:
             contents.append(segment.source)
         else:
-            contents.append(_assemble_segment(segment, by_segment[n], text, found, cut))
+            contents.append(_assemble_segment(segment, by_segment[n], text, found))
     return contents
 
 
@@ -314,69 +267,23 @@ def _assemble_segment(
     sentences: Sequence[int],
     text: DocumentText,
     found: Sequence[TranslatedSentence],
-    cut: dict[int, list[Span]],
 ) -> Content:
     source = plain(segment.source)
     parts: list[str] = []
     origins: list[tuple[int, int, int]] = []
-    protected: list[Span] = []
-    tagged = bool(tags_of(segment.source)) or any(i in cut for i in sentences)
-    at = length = removed = 0
+    tagged = bool(tags_of(segment.source))
+    at = length = 0
     for i in sentences:
         start, end = text.places[i].span
         parts += [source[at:start], found[i].text]
         length += start - at
-        for origin in found[i].origins() if tagged else ():  # in the text without what is protected
-            place = origin.source + start - removed
+        for origin in found[i].origins() if tagged else ():
+            place = origin.source + start
             origins.append((origin.start + length, origin.end + length, place))
-        spans = [(first + start, last + start) for first, last in cut.get(i, [])]
-        protected += spans
-        removed += sum(last - first for first, last in spans)
         length, at = length + len(found[i].text), end
     translation = "".join([*parts, source[at:]])
-    content, names = _tag_protected(segment.source, protected)
-    placed = place_tags(content, translation, find_units(translation, origins))
-    return _name_protected(placed, names) if names else placed
-
-
-def _name_protected(content: Content, names: dict[int, str]) -> Content:
-    """Put protected parts back as text, with a space where a word would run into one."""
-    parts: list[str | Tag] = []
-    last, was_name = "", False
-    for part in content:
-        is_name = isinstance(part, Tag) and part.id in names
-        text = names[part.id] if isinstance(part, Tag) and is_name else part
-        if isinstance(text, str):
-            runs_in = last.isalnum() if is_name else was_name and text[:1].isalnum()
-            parts.append(" " * runs_in)
-            last, was_name = text[-1:], is_name
-        parts.append(text)
-    return normalised(parts)
-
-
-def _tag_protected(content: Content, spans: Sequence[Span]) -> tuple[Content, dict[int, str]]:
-    """Content in which parts of the text are tags that stand alone, and the texts of these."""
-    source = plain(content)
-    names: dict[int, str] = {}
-    parts: list[str | Tag] = []
-    first = 1 + max((part.id for part in content if isinstance(part, Tag)), default=0)
-    at = 0
-    for part in content:
-        end = at + (len(part) if isinstance(part, str) else part.space)
-        if isinstance(part, Tag):
-            parts.append(part)
-        for start, stop in (each for each in spans if isinstance(part, str) and each[1] > at):
-            if start >= end:
-                break
-            parts.append(source[at : max(start, at)])
-            if start >= at:  # one that runs over a tag comes before it, whole
-                names[first + len(names)] = source[start:stop]
-                parts.append(Tag("alone", first + len(names) - 1, source[start:stop]))
-            at = min(stop, end)
-        if isinstance(part, str):
-            parts.append(source[at:end])
-        at = end
-    return normalised(parts), names
+    units = find_units(translation, origins) if tagged else []
+    return place_tags(segment.source, translation, units)
 
 
 def describe(text: DocumentText) -> str:

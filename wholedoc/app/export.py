@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import nn
 
 import wholedoc
+from wholedoc.config import find_model
 from wholedoc.errors import UserError
 from wholedoc.files import name_file, write_atomically
 from wholedoc.store.checkpoint import save_weights
@@ -25,7 +26,7 @@ def export_model(
     For the last two arguments see :func:`wholedoc.store.lexicon.learn_shortlist`. ``out``
     appears when it is complete.
     """
-    run, unfinished = Run(model), out.with_name(f"{out.name}.part")
+    run, unfinished = Run(find_model(model)), out.with_name(f"{out.name}.part")
     _check(run, out, with_memory)
     trained = load_model(model)
     sizes = len(trained.src_vocabulary), len(trained.trg_vocabulary)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.documents import clean_text
+from wholedoc.corpus.glossary import Found
 from wholedoc.corpus.vocabulary import UNK
-from wholedoc.decoding.alignment import token_spans
+from wholedoc.decoding.alignment import align, token_spans
 from wholedoc.decoding.constraints import Enforcer, Requirement
 from wholedoc.decoding.descent import translate_documents
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
@@ -24,8 +25,9 @@ from wholedoc.decoding.recollection import (
     join_words,
     recollect,
 )
-from wholedoc.decoding.results import Term, TermState, TranslatedDocument, Translation
+from wholedoc.decoding.results import Task, Term, TermState, TranslatedDocument, Translation
 from wholedoc.decoding.search import Hypothesis
+from wholedoc.formats.protected import find_protected, missing_protected
 from wholedoc.store.model import TrainedModel
 
 
@@ -37,7 +39,7 @@ class Answerer:
         self.src_vocabulary, self.trg_vocabulary = trained.src_vocabulary, trained.trg_vocabulary
         self.lexicon = trained.lexicon
         self.enforcer = Enforcer(self.trg_vocabulary, trained.config.data.trg_language)
-        """Finds terms of a glossary in translations, and searches for those without."""
+        """Finds what is required of translations, and searches again for those without."""
 
     def translate(
         self,
@@ -60,7 +62,7 @@ class Answerer:
             [each.known_of_pieces for each in prepared],
             [self._encode_approved(each.fixed, task.config) for each in prepared],
             [self._wanted(each) for each in prepared],
-            self.enforcer if task.glossary else None,
+            self.enforcer if task.glossary or task.protect else None,
         )
         counts = [each.counts for each in prepared]
         cells = [counts[found.index(document.foreign or document)] for document in found]
@@ -87,6 +89,9 @@ class Answerer:
             if place in prepared.given:  # to the letter
                 for translations in passes:
                     translations[t] = [replace(translations[t][0], text=prepared.given[place])]
+            elif task.protect:
+                for translations in passes:
+                    translations[t] = self._complete(task.sentences[place], translations[t])
         return TranslatedDocument(
             passes[-1],
             [[candidates[0].text for candidates in translations] for translations in passes],
@@ -101,24 +106,36 @@ class Answerer:
         )
 
     def _wanted(self, prepared: Prepared) -> list[list[Requirement]]:
-        """What is required of the translation of each piece; nothing without a glossary."""
-        glossary = prepared.task.glossary
-        if glossary is None:
+        """What is required of the translation of each piece; empty where nothing can be."""
+        task = prepared.task
+        if task.glossary is None and not task.protect:
             return []
-        wanted: list[list[Requirement]] = []
-        for piece, terms in prepared.pieces_with_terms:
-            if not terms:
-                wanted.append([])
-                continue
-            spans = token_spans(piece.text, self.src_vocabulary.tokens(clean_text(piece.text)))
-            of_piece: list[Requirement] = []
-            for start, end, entry in terms:
-                within = (n for n, (a, b) in enumerate(spans) if a < end and b > start)
-                source = tuple(n for n in within if n < len(piece.tokens) - 1)
-                forms = glossary.forms[entry.target]
-                of_piece.append(Requirement(entry.target, forms, source=source))
-            wanted.append(of_piece)
-        return wanted
+        return [self._required(task, *each) for each in prepared.pieces_with_terms]
+
+    def _required(self, task: Task, piece: Piece, terms: Sequence[Found]) -> list[Requirement]:
+        """What is required of the translation of a piece: its terms, then what is not text."""
+        text = piece.read
+        kept = find_protected(text) if task.protect else []
+        if not terms and not kept:
+            return []
+        spans = token_spans(text, self.src_vocabulary.tokens(clean_text(text)))
+
+        def tokens_of(start: int, end: int) -> tuple[int, ...]:
+            within = (n for n, (a, b) in enumerate(spans) if a < end and b > start)
+            return tuple(n for n in within if n < len(piece.tokens) - 1)
+
+        forms = task.glossary.forms if task.glossary else {}
+        return [
+            Requirement(
+                entry.target,
+                forms[entry.target],
+                source=() if piece.stand_ins else tokens_of(start, end),
+            )
+            for start, end, entry in terms
+        ] + [
+            Requirement(text[start:end], literal=True, source=tokens_of(start, end))
+            for start, end in kept
+        ]
 
     def _terms(self, document: DocumentTranslation, prepared: Prepared) -> list[list[Term]]:
         """The terms of each sentence, and whether its translation has them."""
@@ -132,9 +149,9 @@ class Answerer:
                 if not found:
                     offset += len(piece.text) + len(piece.separator)
                     continue
-                text = self._translation(piece.text, best, prepared.task.config).text
+                text = self._translation(piece, best, prepared.task.config).text
                 spans = self.enforcer.locate(required, prepared.given.get(place, text))
-                for n, (each, span) in enumerate(zip(found, spans, strict=True)):
+                for n, (each, span) in enumerate(zip(found, spans, strict=False)):
                     state: TermState = "enforced" if n in best.enforced else "kept"
                     start, end = each.start + offset, each.end + offset
                     if span is None:
@@ -166,10 +183,12 @@ class Answerer:
                 prepared.task.config.batch_tokens,
             )
         owners = [t for t, count in enumerate(prepared.counts) for _ in range(count)]
+        pieces = [piece for of_sentence in prepared.pieces for piece in of_sentence]
         for i, (t, found) in enumerate(zip(owners, tokens, strict=True)):
             if prepared.places[t] not in prepared.given:
                 names = self.trg_vocabulary.to_tokens(document.tokens[i])
-                words[t] += join_words(found, names, prepared.known[t], self.trg_vocabulary)
+                joined = join_words(found, names, prepared.known[t], self.trg_vocabulary)
+                words[t] += [replace(word, text=pieces[i].restore(word.text)) for word in joined]
             elif prepared.places[t] not in prepared.task.approved:
                 words[t] = copied_words(prepared.known[t])
         return words
@@ -182,7 +201,7 @@ class Answerer:
         The log-probability is the sum, normalised for length as that of one sentence.
         """
         parts = [
-            [self._translation(piece.text, found, config) for found in next(hypotheses)]
+            [self._translation(piece, found, config) for found in next(hypotheses)]
             for piece in pieces
         ]
         if len(parts) == 1:
@@ -198,6 +217,31 @@ class Answerer:
             joined.append(Translation(text.strip(), log_probability, score, None))
         return joined
 
+    def _complete(self, text: str, translations: list[Translation]) -> list[Translation]:
+        """Translations with all protected parts of a text.
+
+        What search could not put into the best one comes after the word that stands before it in
+        the source; others without are left out.
+        """
+        best, *others = translations
+        for start, end in missing_protected(text, best.text):
+            best = self._insert(text, best, start, end)
+        return [best, *(each for each in others if not missing_protected(text, each.text))]
+
+    def _insert(self, text: str, found: Translation, start: int, end: int) -> Translation:
+        """A translation with a protected part: after the word before it, or else at the end."""
+        before = ((o.source, o.end) for o in align(text, found, self.src_vocabulary))
+        place = max((pair for pair in before if pair[0] < start), default=(0, 0))[1]
+        inside = (last for first, last in find_protected(found.text) if first < place < last)
+        place = next(inside, place)
+        lacking = len(missing_protected(text, found.text))
+        for cut in (place, len(found.text)):
+            words = found.text[:cut], text[start:end], found.text[cut:]
+            longer = replace(found, text=" ".join(filter(None, map(str.strip, words))))
+            if len(missing_protected(text, longer.text)) < lacking:
+                break
+        return longer
+
     def _encode_approved(
         self, fixed: Mapping[int, str], config: SearchConfig
     ) -> dict[int, Sentence]:
@@ -206,12 +250,12 @@ class Answerer:
             i: encode(text[: 10 * most], self.trg_vocabulary)[:most] for i, text in fixed.items()
         }
 
-    def _translation(self, text: str, found: Hypothesis, config: SearchConfig) -> Translation:
+    def _translation(self, piece: Piece, found: Hypothesis, config: SearchConfig) -> Translation:
         tokens = self.trg_vocabulary.to_tokens(found.tokens)
         if config.replace_unknown != "none" and UNK in found.tokens:
             # The source word that each <unk> attends to most, </s> left out, or its translation.
             lexicon = self.lexicon if config.replace_unknown == "lexicon" else {}
-            words = self.src_vocabulary.tokens(text)
+            words = self.src_vocabulary.tokens(piece.read)
             attended = found.attention[:-1, :-1].argmax(dim=-1).tolist()
             tokens = [
                 lexicon.get(words[i], words[i]) if token == UNK else name
@@ -219,6 +263,7 @@ class Answerer:
             ]
         # A byte-wise vocabulary can spell a line break, which would shift all lines after it.
         line = " ".join(self.trg_vocabulary.decode_tokens(tokens).splitlines())
+        line = piece.restore(line)
         return Translation(line, found.log_probability, found.score, found.attention, tokens)
 
 

@@ -1,6 +1,7 @@
 """The cells of known pairs: what recall reads while documents are translated or scored."""
 
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -41,7 +42,7 @@ class EncodedPair(NamedTuple):
 
 
 class Recaller:
-    """A model, its way to recall, and the cells of the pairs it has read."""
+    """A model, its way to recall, and the cells of the pairs it has read; for any thread."""
 
     def __init__(
         self,
@@ -56,10 +57,12 @@ class Recaller:
         """Memories keep prepared cells under it: it stands for the weights and the projection."""
         self._read: OrderedDict[PairKey, PairCells] = OrderedDict()
         self._stores: dict[Path, CellStore | None] = {}
+        self._guard = threading.Lock()
+        """Held while ``_read`` or ``_stores`` is looked at or changed, not while pairs are read."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """What is pickled: not what was read, and no memory."""
-        return {**vars(self), "_read": OrderedDict(), "_stores": {}}
+        return Recaller, (self.model, self.recall, self.vocabularies)
 
     @property
     def width(self) -> int:
@@ -70,20 +73,22 @@ class Recaller:
         """The cells of all pairs: prepared, read before, or read now."""
         found: dict[PairKey, PairCells] = {}
         missing: dict[PairKey, KnownPair] = {}
-        for pair in chain.from_iterable(known):
-            if pair.key in found or pair.key in missing:
-                continue
-            cells = self._read.get(pair.key) or self._prepared(pair)
-            if cells is None:
-                missing[pair.key] = pair
-            else:
-                found[pair.key] = cells
+        with self._guard:
+            for pair in chain.from_iterable(known):
+                if pair.key in found or pair.key in missing:
+                    continue
+                cells = self._read.get(pair.key) or self._prepared(pair)
+                if cells is None:
+                    missing[pair.key] = pair
+                else:
+                    found[pair.key] = cells
         if missing:
             read = dict(zip(missing, self.read(list(missing)), strict=True))
             found |= read
-            self._read |= read
-            while len(self._read) > _KEPT:
-                self._read.popitem(last=False)
+            with self._guard:
+                self._read |= read
+                while len(self._read) > _KEPT:
+                    self._read.popitem(last=False)
         return found
 
     def _prepared(self, pair: KnownPair) -> PairCells | None:
@@ -106,10 +111,11 @@ class Recaller:
     def prepare(self, memory: TranslationMemory) -> None:
         """Read a whole memory and store its cells there."""
         last_id = memory.last_id
-        self._stores.pop(memory.path, None)
         write_cells(
             self._directory(memory.path), self.width, self._read_entries(memory, last_id), last_id
         )
+        with self._guard:
+            self._stores.pop(memory.path, None)
 
     def _read_entries(self, memory: TranslationMemory, last_id: int) -> Iterator[EntryCells]:
         entries: list[Entry] = []

@@ -21,11 +21,13 @@ from wholedoc.corpus.glossary import Words
 from wholedoc.corpus.vocabulary import EOS, UNK, SubwordVocabulary, Vocabulary
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.search import Frontier, Hypothesis, Trace, length_caps, length_penalties
+from wholedoc.formats.protected import find_protected
 from wholedoc.model.memory import Readings
 from wholedoc.model.recall import Cells
 
 _LEAST_ROWS = 2  # hypotheses of a bank, however narrow the beam
 _MOST_ROWS = 48  # of all banks, but for the least of each
+_MOST_TOKENS = 60  # of all that is required of a sentence: each has a bank, and a step its rows
 _PLACE = 2.0  # how much it counts that a term begins where its source term is attended to
 _LEAST_SEEN = 0.01
 _MOST_LONGER = 1  # tokens that another form may have more than the shortest before it
@@ -36,13 +38,13 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Requirement:
-    """A string that a translation must have: a term of whole words, or literally."""
+    """A string that a translation must have: a term of whole words, or what is not text."""
 
     text: str
     forms: tuple[str, ...] = ()
     """Others that serve as well."""
     literal: bool = False
-    """Whether it is wanted letter by letter, and may stand inside a word."""
+    """Whether it is no text, such as ``%s``: wanted letter by letter, with no word around it."""
     source: tuple[int, ...] = ()
     """The source tokens that it translates, where they are known."""
 
@@ -346,14 +348,14 @@ class Enforcer:
 
     def locate(self, requirements: Sequence[Requirement], text: str) -> list[_Span | None]:
         """Where a translation has what is required, each in a place of its own; None where not."""
-        words = self.words.split(text)
+        words, protected = self.words.split(text), find_protected(text)
         taken: set[int] = set()
         found: list[_Span | None] = [None] * len(requirements)
         longest = sorted(range(len(requirements)), key=lambda n: -len(requirements[n].text))
         for n in longest:
             required = requirements[n]
             if required.literal:
-                spans = [m.span() for m in re.finditer(re.escape(required.text), text)]
+                spans = [span for span in protected if text[slice(*span)] == required.text]
             else:
                 places = self.words.locate(required.text, words)
                 spans = [(words[first].start, words[end - 1].end) for first, end in places]
@@ -394,10 +396,13 @@ class Enforcer:
         readings: Readings | None = None,
         cells: Cells | None = None,
     ) -> list[Hypothesis]:
-        """Translations with what is required, instead of ``found``; those where there are none."""
+        """Translations with what is required, instead of ``found``; those where there are none.
+
+        Nor is searched for more tokens than banks can be had for.
+        """
         missing = set(self.missing(requirements, found[0]))
         rules, possible = self.rules(requirements, found[0])
-        if not missing & possible:
+        if not missing & possible or rules.total > _MOST_TOKENS:
             return found
         count = max(nbest, config.beam)
         again = search_constrained(predictor, src, rules, config, count, readings, cells)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from wholedoc.config import SearchConfig
-from wholedoc.corpus.batches import Indices, length_batches, pad
+from wholedoc.corpus.batches import length_batches, pad
+from wholedoc.corpus.shares import Indices
 from wholedoc.decoding.cells import look_up
 from wholedoc.decoding.constraints import Enforcer, Wanted
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence, shuffle_memories

@@ -14,11 +14,15 @@ from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.search import Hypothesis
 from wholedoc.errors import UserError
-from wholedoc.model.memory import DocumentContext, Readings
+from wholedoc.model.memory import DocumentContext, Readings, concatenate_readings
 
 Sentence = list[int]
 Progress = Callable[[int, int], None]
 """Called with how many sentences and words have been finished since the last call."""
+
+
+MOST_WEIGHED = 5000
+"""Sentences of a document up to which what each reads of each is kept: a hundred megabytes."""
 
 
 @dataclass(eq=False)
@@ -85,20 +89,30 @@ class DocumentTranslation:
     ) -> Readings:
         """What all sentences read at this point, or sentence ``t`` alone.
 
-        ``last_state`` stands for that of its current translation.
+        ``last_state`` stands for that of its current translation. Of a document of very many
+        sentences the weights, of which there are as many as their square, are not kept.
         """
         if not self.sentences:
             return Readings()
         source = self.foreign or self
         document = replace(source.context, last_states=source.last_states)
         chosen = list(range(len(self.sentences))) if t is None else [t]
-        places = torch.tensor(chosen, device=self.system.device)
-        states = None if self.last_states is None else self.last_states[places]
-        if last_state is not None:
-            states = last_state[None]
-        return self.system.model.read(
-            document, places, self.summaries[places], states, foreign=self.foreign is not None
-        )
+        rows = len(chosen)
+        if len(source.sentences) > MOST_WEIGHED:
+            rows = max(1, MOST_WEIGHED**2 // len(source.sentences))
+        parts = []
+        for first in range(0, len(chosen), rows):
+            places = torch.tensor(chosen[first : first + rows], device=self.system.device)
+            states = None if self.last_states is None else self.last_states[places]
+            if last_state is not None:
+                states = last_state[None]
+            foreign = self.foreign is not None
+            summaries = self.summaries[places]
+            part = self.system.model.read(document, places, summaries, states, foreign=foreign)
+            if len(source.sentences) > MOST_WEIGHED:
+                part = replace(part, src_weights=None, trg_weights=None)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else concatenate_readings(parts)
 
     @cached_property
     def context(self) -> DocumentContext:

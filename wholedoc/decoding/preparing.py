@@ -1,7 +1,8 @@
 """From text to what is searched: sentences split and encoded, and what each of them knows."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from wholedoc.config import Config, ScoringMemory, SearchConfig
@@ -13,9 +14,12 @@ from wholedoc.decoding.document import Sentence
 from wholedoc.decoding.known import KnownPair, find_approved, find_exact, find_remembered
 from wholedoc.decoding.results import Task, TranslatedDocument
 from wholedoc.errors import UserError
+from wholedoc.formats.protected import find_protected
 from wholedoc.tm.memory import TranslationMemory
 
 _MOST_SCORED_TOKENS = 10_000
+_MOST_PROTECTED = 60  # characters in a sentence that search has to copy
+_LEAST_LONG = 10  # characters of a part that is read by a stand-in
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,22 @@ class Piece:
     """What stands between it and the next one."""
     tokens: Sentence
     """Its token ids, ``</s>`` included."""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    """What the model reads and writes instead of long parts that are not text."""
+
+    @property
+    def read(self) -> str:
+        """The text as the model reads it."""
+        text = self.text
+        for short, long in self.stand_ins.items():
+            text = text.replace(long, short)
+        return text
+
+    def restore(self, text: str) -> str:
+        """A translation, or a part of it, with what the stand-ins stand for."""
+        for short, long in self.stand_ins.items():
+            text = text.replace(short, long)
+        return text
 
 
 @dataclass(frozen=True)
@@ -45,6 +65,8 @@ class Knowledge:
     """For each document, the sentence before its first one, where it is a part of another."""
     glossary: Glossary | None = None
     """Terms that translations must have."""
+    protect: bool = False
+    """Whether what is not text must come through as it is: placeholders, addresses, paths."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +141,11 @@ class Preparer:
         approved = [dict(given) for given in known.approved] or [{} for _ in texts]
         check_count(len(approved), len(texts), "documents", "approved")
         check_approved(approved, texts)
-        memories, befores = known.memories, known.befores or [""] * len(texts)
+        befores = known.befores or [""] * len(texts)
+        shared = Task([], config, nbest, {}, known.memories, known.rehearse, "", known.glossary)
+        shared = replace(shared, protect=known.protect)
         return [
-            Task(sentences, config, nbest, given, memories, known.rehearse, before, known.glossary)
+            replace(shared, sentences=sentences, approved=given, before=before)
             for sentences, given, before in zip(texts, approved, befores, strict=True)
         ]
 
@@ -135,14 +159,23 @@ class Preparer:
         given = {  # on one line each, as all translations are
             t: " ".join(known[t][n].trg.splitlines()) for t, n in exact.items() if n is not None
         }
+        if task.glossary:
+            given = self._terms_alone(task.glossary, task.sentences) | given
         if not task.rehearse:
             given |= task.approved
         pieces = [
             self._whole(text, task.config) if t in given else self._pieces(text, task.config)
             for t, text in enumerate(task.sentences)
         ]
+        if task.protect:
+            pieces = [[self._shorten(piece) for piece in each] for each in pieces]
         found = find_terms(task.glossary, pieces)
         return Prepared(task, list(range(len(pieces))), pieces, known, given, found)
+
+    def _terms_alone(self, glossary: Glossary, sentences: Sequence[str]) -> dict[int, str]:
+        """The translations of sentences that are a term of the glossary and no more."""
+        found = enumerate(map(glossary.translate_term, sentences))
+        return {t: translation for t, translation in found if translation is not None}
 
     def prepare_again(self, document: TranslatedDocument, task: Task) -> Prepared:
         """Prepare a task of sentences that were translated before: no memory is searched again."""
@@ -160,6 +193,22 @@ class Preparer:
             remembered = find_remembered(texts, task.memories, limits, task.before)
         approved = find_approved(texts, task.approved, limits, task.rehearse)
         return [[*pairs, *more] for pairs, more in zip(remembered, approved, strict=True)]
+
+    def _shorten(self, piece: Piece) -> Piece:
+        """Give long parts that are not text a stand-in, until few characters are left of them.
+
+        A model copies ``{1}`` well and an address of a hundred letters badly.
+        """
+        spans = find_protected(piece.text)
+        parts = sorted({piece.text[start:end] for start, end in spans}, key=len)
+        names = (name for n in itertools.count(1) if (name := f"{{{n}}}") not in piece.text)
+        stand_ins: dict[str, str] = {}
+        while sum(map(len, parts)) > _MOST_PROTECTED and len(parts[-1]) > _LEAST_LONG:
+            stand_ins[next(names)] = parts.pop()
+        if not stand_ins:
+            return piece
+        shorter = replace(piece, stand_ins=stand_ins)
+        return replace(shorter, tokens=self.encode_source(shorter.read))
 
     def _whole(self, text: str, config: SearchConfig) -> list[Piece]:
         """A sentence that is not translated; of a very long one, its beginning is read."""

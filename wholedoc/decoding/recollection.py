@@ -13,6 +13,7 @@ from wholedoc.decoding.cells import CellRow, Recaller
 from wholedoc.decoding.document import Sentence
 from wholedoc.decoding.known import Known, KnownPair, find_exact
 from wholedoc.decoding.scoring import decode_given, of_words, places_of, see_words
+from wholedoc.kernels import one_thread
 from wholedoc.model.decoder import Decoded
 from wholedoc.model.memory import Readings
 
@@ -113,6 +114,7 @@ def _word_at(names: Sequence[str], place: int, vocabulary: Vocabulary) -> str:
     return ""  # the end of the sentence
 
 
+@one_thread()
 @torch.inference_mode()
 def recollect(
     recaller: Recaller,

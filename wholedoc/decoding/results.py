@@ -66,6 +66,8 @@ class Task:
     """The sentence before the first one, where this is a part of a document."""
     glossary: Glossary | None = None
     """Terms that translations must have."""
+    protect: bool = False
+    """Whether they must have what is not text, such as placeholders and addresses, too."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,8 @@ class Frontier:
     ]:
         """Take a step: logits, what makes them log-probabilities when taken off, and attention.
 
-        Where the cap is reached only ``</s>`` is left; padding and ``<s>`` are never produced.
+        Where the cap is reached only ``</s>`` is left; padding and ``<s>`` are never produced. A
+        sentence that has words gets at least one.
         """
         step_done = self.predictor.step(self.state, self.words, self.sentences)
         self.state, logits, weights, features = step_done
@@ -131,6 +132,9 @@ class Frontier:
             total = torch.logsumexp(logits, dim=-1)
         logits[:, PAD] = -math.inf
         logits[:, BOS] = -math.inf
+        if step == 0:
+            rows = (self.cap > 0).repeat_interleave(len(logits) // len(self.cap)).nonzero()
+            logits[rows, EOS] = -math.inf
         if step in self.cap_steps:
             rows = (self.cap == step).repeat_interleave(len(logits) // len(self.cap)).nonzero()
             ends = logits[rows, EOS]

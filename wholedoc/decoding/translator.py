@@ -38,9 +38,12 @@ from wholedoc.tm.memory import TranslationMemory
 
 
 class Translator:
-    """Trained models, their vocabularies and their settings of search.
+    """Trained models, their vocabularies and their settings of search; for any number of threads.
 
-    ``Translator.load("runs/et-en").translate(["Esimene lause.", "Teine lause."]).sentences``
+    >>> translator = Translator.load("de-en")
+    >>> document = translator.translate(["Klicken Sie auf OK.", "Die Datei wird gespeichert."])
+    >>> len(document.sentences)
+    2
     """
 
     def __init__(self, trained: TrainedModel, *, int8: bool = False) -> None:
@@ -108,16 +111,24 @@ class Translator:
         approved: Mapping[int, str] | None = None,
         memories: Iterable[TranslationMemory | str | Path] = (),
         glossary: Glossary | str | Path | None = None,
+        protect: bool = False,
     ) -> TranslatedDocument:
         """Translate one document, given as its sentences; ``passes`` updates of each translation.
 
         Without ``passes`` and ``config``, the settings kept with the model are used. ``approved``
         are translations by people, by the places of their sentences: they stay as they are, and the
         other sentences recall them. ``memories`` are recalled from beside the model's own. The
-        terms of a ``glossary`` must be in the translations. Raises a ``UserError`` that names the
-        argument at fault.
+        terms of a ``glossary`` must be in the translations, and to ``protect`` is to keep what is
+        not text, such as ``{name}`` and addresses. Raises a ``UserError`` that names the argument
+        at fault.
+
+        >>> translator = Translator.load("de-en")
+        >>> document = translator.translate(["Erstens.", "Zweitens."], approved={0: "First."})
+        >>> document.sentences[0]
+        'First.'
         """
-        task = self._task(sentences, config, nbest, passes, approved, memories, glossary)
+        known = self._knowledge(approved, memories, glossary, protect)
+        task = self._task(sentences, config, nbest, passes, known)
         return self._answerer.translate([self._preparer.prepare(task)], explain=True)[0]
 
     def stream(
@@ -130,21 +141,35 @@ class Translator:
         approved: Mapping[int, str] | None = None,
         memories: Iterable[TranslationMemory | str | Path] = (),
         glossary: Glossary | str | Path | None = None,
+        protect: bool = False,
     ) -> Stream:
         """Translate one document step by step, for people who watch.
 
         Takes what :meth:`translate` takes, and checks it at once. Iterate over the stream: each
         update is a sentence that has a translation, or another one after a further pass. Then
         ``stream.document`` is what :meth:`translate` would have returned.
+
+        >>> stream = Translator.load("de-en").stream(["Guten Tag.", "Auf Wiedersehen."])
+        >>> [update.place for update in stream]
+        [0, 1]
+        >>> len(stream.document.sentences)
+        2
         """
-        task = self._task(sentences, config, nbest, passes, approved, memories, glossary)
+        known = self._knowledge(approved, memories, glossary, protect)
+        task = self._task(sentences, config, nbest, passes, known)
         return Stream(task, self._preparer, self._answerer)
 
     def approve(self, document: TranslatedDocument, place: int, text: str) -> TranslatedDocument:
         """Approve a translation of a sentence, and translate the document again with it.
 
         The others recall it at once. A model that translates each sentence by itself translates
-        only those again that know more, or less, than before.
+        only those again that know more, or less, than before. The given document stays as it is.
+
+        >>> translator = Translator.load("de-en")
+        >>> document = translator.translate(["Guten Tag.", "Auf Wiedersehen."])
+        >>> again = translator.approve(document, 1, "See you soon.")
+        >>> again.sentences[1], again.approved, document.approved
+        ('See you soon.', [1], [])
         """
         task = replace(document.task, approved={**document.task.approved, place: text})
         check_approved([task.approved], [task.sentences])
@@ -186,6 +211,11 @@ class Translator:
         """The best translations of a sentence of a document, the others being as they are.
 
         There may be fewer than ``count``; an approved sentence has the approved one alone.
+
+        >>> translator = Translator.load("de-en")
+        >>> document = translator.translate(["Die Datei wird gespeichert."])
+        >>> 1 <= len(translator.alternatives(document, 0, count=3)) <= 3
+        True
         """
         check_place(place, document.task.sentences, "place")
         _check_nbest(count, "count")
@@ -214,6 +244,11 @@ class Translator:
         ``config.sentence_tokens`` is translated in pieces, each as a sentence of its document, and
         put together again. ``known`` is what people have translated; to ``explain`` is to find out
         what each word was recalled from.
+
+        >>> translator = Translator.load("de-en")
+        >>> found = translator.translate_documents([["Guten Tag.", "Danke."], [], ["Danke."]])
+        >>> [len(document.sentences) for document in found]
+        [2, 0, 1]
         """
         texts = check_documents(documents, "documents")
         tasks = self._tasks(texts, known, config or self.config.search, nbest)
@@ -248,24 +283,34 @@ class Translator:
         data = self.config.data
         return Glossary.read(glossary, data.src_language, data.trg_language)
 
+    def _knowledge(
+        self,
+        approved: Mapping[int, str] | None,
+        memories: Iterable[TranslationMemory | str | Path],
+        glossary: Glossary | str | Path | None,
+        protect: bool,
+    ) -> Knowledge:
+        """What is known of one document."""
+        return Knowledge(
+            [approved or {}],
+            self.open_memories(memories),
+            glossary=self.open_glossary(glossary),
+            protect=protect,
+        )
+
     def _task(
         self,
         sentences: Iterable[str],
         config: SearchConfig | None,
         nbest: int,
         passes: int | None,
-        approved: Mapping[int, str] | None,
-        memories: Iterable[TranslationMemory | str | Path],
-        glossary: Glossary | str | Path | None,
+        known: Knowledge,
     ) -> Task:
         """One document to translate."""
         document = check_document(sentences, "sentences")
         config = config or self.config.search
         if passes is not None:
             config = replace(config, passes=passes)
-        known = Knowledge(
-            [approved or {}], self.open_memories(memories), glossary=self.open_glossary(glossary)
-        )
         return self._tasks([document], known, config, nbest)[0]
 
     def _tasks(
@@ -295,6 +340,12 @@ class Translator:
 
         The target memory is made from the given translations, or from ``generated`` ones. ``known``
         is what people have translated; with ``rehearse``, a sentence recalls what stands before it.
+
+        >>> translator = Translator.load("de-en")
+        >>> right = translator.score(["Die Datei ist leer."], ["The file is empty."])
+        >>> wrong = translator.score(["Die Datei ist leer."], ["The boat sings quietly."])
+        >>> right.perplexity < wrong.perplexity
+        True
         """
         source = check_document(sentences, "sentences")
         given = check_document(translations, "translations")
