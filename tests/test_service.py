@@ -1,28 +1,38 @@
 """The HTTP service: real clients, errors in each dialect's shape, many requests at once."""
 
+import asyncio
+import functools
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import deepl
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
-from serving import Running
+from serving import Running, ask_again_soon
 from typer.testing import CliRunner
 
+from wholedoc.app.documents import read_sentences
 from wholedoc.cli import app as command_line
+from wholedoc.config import SearchConfig
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.kernels import in_threads, native
 from wholedoc.service.core import Limits, Service
 from wholedoc.service.engine import Engine, Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import detect, primary
+from wholedoc.service.markup import Markup
 from wholedoc.service.server import make_app, run_app
+from wholedoc.service.workbench import Workbench, watch
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +85,14 @@ def test_the_deepl_client(service: Running, translation: str) -> None:
     assert client.get_usage().character.count > 0
     tagged = client.translate_text("<b>s1</b> s2", target_lang="EN-US", tag_handling="xml")
     assert tagged.text == "<b>t1</b> t2"
+    kept = client.translate_text(
+        "<k>s1</k> s2", target_lang="EN-US", tag_handling="xml", ignore_tags=["k"]
+    )
+    assert kept.text == "<k>s1</k> t2"
+    page = '<meta charset="iso-8859-1"><p>größe</p>'  # it is a text, whatever it says of itself
+    tagged = client.translate_text(page, target_lang="EN-US", tag_handling="html")
+    assert "Ã" not in tagged.text
+    assert tagged.text.startswith('<meta charset="iso-8859-1"><p>')
     with pytest.raises(deepl.DeepLException, match="cannot translate"):
         client.translate_text("s1", target_lang="FR")
     with pytest.raises(deepl.DeepLException, match="no glossary"):
@@ -82,8 +100,9 @@ def test_the_deepl_client(service: Running, translation: str) -> None:
 
 
 def test_the_deepl_client_with_a_document(
-    service: Running, learned_toy: Path, tmp_path: Path
+    service: Running, learned_toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ask_again_soon(monkeypatch)
     client = deepl.Translator("any key", server_url=service.address)
     file, out = tmp_path / "page.html", tmp_path / "page.en.html"
     file.write_text("<p>s1 <b>s2</b></p>\n<p>s3</p>\n")
@@ -105,6 +124,19 @@ def test_the_libretranslate_client(service: Running, translation: str) -> None:
     assert client.translate(TEXT, "auto", "en") == translation
     assert [each["code"] for each in client.languages()] == ["de", "en"]
     assert client.detect("s1")[0]["language"] == "de"
+
+
+def test_texts_are_split_unless_a_client_says_not_to() -> None:
+    text = "S1 s2. S3 s4."
+    rows = [(Markup(), [2]), (Markup(split=False), [1]), (Markup(html=True), [2])]
+    for markup, counts in rows:
+        read = read_sentences(markup.read(text).segments, "de", "en")
+        assert [len(read.sentences)] == counts
+
+
+@pytest.mark.parametrize("code", ["de", "DE-AT", "de_DE", "deu", "GER"])
+def test_codes_of_languages(code: str) -> None:
+    assert primary(code) == "de"
 
 
 # What Weblate, OmegaT and others send, by the fields in their code.
@@ -130,6 +162,15 @@ def test_the_libretranslate_client(service: Running, translation: str) -> None:
             "/translate",
             {"files": {"q": (None, "s1"), "source": (None, "de"), "target": (None, "en")}},
             {"translatedText": "t1"},
+        ),
+        (  # as curl -d sends it: letters as they are
+            "POST",
+            "/translate",
+            {
+                "content": "q={größe}&source=de&target=en".encode(),
+                "headers": {"Content-Type": "application/x-www-form-urlencoded"},
+            },
+            {"translatedText": "{größe}"},
         ),
         (
             "POST",
@@ -170,7 +211,7 @@ def test_the_libretranslate_client(service: Running, translation: str) -> None:
         ),
         (
             "GET",
-            "/mtrestservice/listsupportedlanguagepairs".replace("mtrests", "MTRestS", 1),
+            "/mtrestservice/listsupportedlanguagepairs",
             {"params": {"tokenCode": "0"}},
             ["de-en"],
         ),
@@ -246,6 +287,19 @@ def test_a_document_is_watched_approved_and_fetched(web: httpx.Client) -> None:
     assert [each["translation"] for each in answer["changed"]] == ["t3 t4", "t3 t4"]
     assert web.delete(f"/api/documents/{number}").json() == {"success": True}
     assert web.get(f"/api/documents/{number}").status_code == 404
+
+
+def test_approvals_at_the_same_time_are_both_kept(service: Running) -> None:
+    bench = Workbench(service.service)
+    _, document = bench.open(b"s1\ns2\ns3", "text.txt", "", "en")
+    list(watch(document, 1))
+    with ThreadPoolExecutor(2) as pool:
+        with document.working:  # both have seen the same document before either changes it
+            first, second = (pool.submit(bench.approve, document, t, f"my {t}") for t in (0, 2))
+            time.sleep(0.2)
+        assert (first.result(30)[0], second.result(30)[-1]) == (0, 2)
+    assert document.done.sentences == ["my 0", "t2", "my 2"]
+    bench.close()
 
 
 def test_approved_units_of_a_file_stay_unless_they_are_changed(web: httpx.Client) -> None:
@@ -327,10 +381,12 @@ def test_a_token_is_asked_for_wherever_a_dialect_puts_it(learned_toy: Path) -> N
             assert web.post("/translate", data={**text, "api_key": "secret"}).status_code == 200
             bearer = {"Authorization": "Bearer secret"}
             assert web.post("/translate", data=text, headers=bearer).status_code == 200
-            assert web.get("/languages").status_code == 403
+            assert web.get("/languages").status_code == 200  # as LibreTranslate does
             assert web.get("/v2/usage").status_code == 403
             assert web.get("/listPairs").status_code == 403
             assert web.get("/listPairs", params={"token": "secret"}).status_code == 200
+            omegat = {"q": "s1", "markUnknown": "no", "langpair": "de|en_US", "key": "secret"}
+            assert web.get("/translate", params=omegat).status_code == 200
             assert web.get("/health").status_code == 200
         client = deepl.Translator("secret", server_url=running.address)
         assert client.translate_text("s1", target_lang="EN-US").text == "t1"
@@ -394,7 +450,7 @@ def slow(learned_toy: Path) -> Iterator[Slow]:
 
 
 def test_the_queue_is_bounded_fair_and_drops_what_was_cancelled(slow: Slow) -> None:
-    engine = Engine(slow, most_waiting=4)
+    engine = Engine(slow, most_waiting=4, threads=1)
     first = engine.submit(["s1"])
     while not slow.calls:
         time.sleep(0.01)
@@ -418,6 +474,36 @@ def test_the_queue_is_bounded_fair_and_drops_what_was_cancelled(slow: Slow) -> N
         engine.submit(["s1"])
 
 
+def test_each_thread_has_a_batch_and_a_large_document_has_all_threads() -> None:
+    together, pools = threading.Barrier(2), {}
+
+    def run(_: int) -> int:
+        if len(pools) < 2:
+            return threading.get_ident()
+        together.wait(20)  # a second thread must be there
+        return threading.get_ident()
+
+    class Meeting:
+        """A translator that waits until two batches are with it."""
+
+        def translate_documents(self, documents, **_):
+            if len(documents[0]) == 1:
+                together.wait(20)
+            pools[documents[0][0]] = len(set(in_threads(run, [0, 1])))
+            return documents
+
+    translator = Meeting()
+    translator.config = SimpleNamespace(search=SearchConfig())  # type: ignore[attr-defined]
+    engine = Engine(translator, threads=2)  # type: ignore[arg-type]
+    with engine._changed:  # alternatives are asked for, so they cannot be one batch
+        small = [engine.submit([text], nbest=n) for n, text in ((1, "a"), (2, "b"))]
+    assert [answer.result(20) for answer in small] == [["a"], ["b"]]
+    assert pools == {"a": 1, "b": 1}
+    assert engine.submit(["c"] * 65).result(20) == ["c"] * 65
+    assert pools["c"] == 2
+    engine.close()
+
+
 def test_the_fault_of_one_document_is_not_that_of_others(learned_toy: Path) -> None:
     translator = Translator.load(learned_toy)
     engine = Engine(translator)
@@ -433,9 +519,7 @@ def test_a_slow_answer_begins_with_white_space_and_one_for_nobody_is_given_up(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wholedoc.service.web._PATIENCE", 0.3)
-    service = Service([])
-    service.engines["de", "en"], service.memories["de", "en"] = Engine(slow), ()  # type: ignore[arg-type]
-    running = Running(service)
+    running, engine = serve_slowly(slow, most_waiting=20)
     text = {"q": "s1", "source": "de", "target": "en"}
     try:
         with httpx.Client(base_url=running.address) as web:
@@ -448,13 +532,86 @@ def test_a_slow_answer_begins_with_white_space_and_one_for_nobody_is_given_up(
                 assert next(parts) == b" "
                 slow.go.set()
                 assert json.loads(b"".join(parts)) == {"translatedText": "t1"}
-            assert service.engines["de", "en"].counts.cancelled == 1
+            assert engine.counts.cancelled == 1
     finally:
         slow.go.set()
         running.stop()
 
 
+def serve_slowly(slow: Slow, most_waiting: int) -> tuple[Running, Engine]:
+    """A service of one thread whose translator waits for a signal."""
+    service = Service([])
+    engine = Engine(slow, most_waiting=most_waiting, threads=1)  # type: ignore[arg-type]
+    service.engines["de", "en"], service.memories["de", "en"] = engine, ()
+    return Running(service), engine
+
+
+@contextmanager
+def asked_at_once(running: Running, slow: Slow, texts: list[str]) -> Iterator[list[Future]]:
+    """Requests of as many clients, the first of them in translation: their answers to be."""
+    with httpx.Client(base_url=running.address, timeout=60) as web, ThreadPoolExecutor(50) as pool:
+
+        def ask(text: str) -> httpx.Response:
+            return web.post("/translate", json={"q": text, "source": "de", "target": "en"})
+
+        answers = [pool.submit(ask, texts[0])]
+        while not slow.calls:
+            time.sleep(0.01)
+        try:
+            yield answers + [pool.submit(ask, text) for text in texts[1:]]
+        finally:
+            slow.go.set()
+            running.stop()
+
+
+def test_of_fifty_requests_at_once_each_has_its_own_answer_or_503(slow: Slow) -> None:
+    texts = [f"s{n % 12} s{n // 12} s{n % 5}" for n in range(50)]
+    alone = {text: slow.translator.translate([text]).sentences[0] for text in texts}
+    running, engine = serve_slowly(slow, most_waiting=20)
+    with asked_at_once(running, slow, texts) as answers:
+        while sum(answer.done() for answer in answers) < 29:  # one is translated, 20 wait
+            assert engine.waiting <= 20
+            time.sleep(0.01)
+        slow.go.set()
+        found = [answer.result() for answer in answers]
+    refused = [answer for answer in found if answer.status_code == 503]
+    assert len(refused) == engine.counts.refused == 29
+    assert all(each.headers["retry-after"] and each.json().keys() == {"error"} for each in refused)
+    for text, answer in zip(texts, found, strict=True):
+        if answer.status_code != 503:
+            assert answer.json() == {"translatedText": alone[text]}
+
+
+def test_a_service_that_is_told_to_end_answers_what_is_under_way(slow: Slow) -> None:
+    running, engine = serve_slowly(slow, most_waiting=20)
+    with asked_at_once(running, slow, [f"s{n}" for n in range(12)]) as answers:
+        while engine.waiting < 11:
+            time.sleep(0.01)
+        running.tell_to_end()
+        while running.listens():
+            time.sleep(0.01)
+        slow.go.set()
+        found = [answer.result().json()["translatedText"] for answer in answers]
+    assert found == [f"t{n}" for n in range(12)]
+
+
 # Languages.
+
+
+def test_nothing_is_forked_once_there_are_threads(
+    learned_toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork keeps files open, and with them the lock of a memory that takes a suggestion."""
+    translator = Translator.load(learned_toy)
+    loaded = functools.cache(native._loaded.__wrapped__)  # as in a new process
+    monkeypatch.setattr(native, "_loaded", loaded)
+    service = Service([translator])
+    monkeypatch.setattr(os, "fork", None)
+    try:
+        (found,) = asyncio.run(service.translate_texts(["s1 s2"], "de", "en"))
+        assert found.text
+    finally:
+        service.close()
 
 
 def test_languages() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import deepl
 import httpx
 import pytest
-from serving import Running
+from serving import Running, ask_again_soon
 from typer.testing import CliRunner
 
 from wholedoc.cli import app as command_line
@@ -78,8 +78,9 @@ def write_terms(place: Path, terms: dict[str, str]) -> str:
 
 
 def test_the_deepl_client_makes_and_uses_a_glossary(
-    client: deepl.Translator, learned_toy: Path, tmp_path: Path
+    client: deepl.Translator, learned_toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ask_again_soon(monkeypatch)
     made = client.create_glossary("mine", "DE", "EN-US", TERMS)
     assert (made.name, made.ready, made.entry_count) == ("mine", True, 2)
     assert (made.source_lang, made.target_lang) == ("DE", "EN")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from wholedoc.service.errors import RequestError
-from wholedoc.service.web import File, Runner, Sent, read_fields
+from wholedoc.service.web import File, Runner, Sent, describe_fields, read_fields
 from wholedoc.service.workbench import OpenDocument, Workbench, describe_sentence, watch
 
 _PATIENCE = 10.0  # seconds between signs of life while nothing happens
@@ -18,6 +18,7 @@ _PAGE = {
     "page.css": ("page.css", "text/css"),
     "page.js": ("page.js", "text/javascript"),
 }
+_DOCUMENT = describe_fields("text", "name", "source", "target", file="file")
 _POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; frame-ancestors 'none'"
 
 
@@ -25,8 +26,8 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
     """The paths under ``/api``."""
     router = APIRouter(prefix="/api", tags=["documents"], dependencies=[Depends(read_fields)])
 
-    @router.post("/documents", status_code=201)
-    async def open_document(fields: Sent) -> Response:
+    @router.post("/documents", status_code=201, openapi_extra=_DOCUMENT)
+    def open_document(fields: Sent) -> Response:
         """Open a document, a file or a text, and begin to translate it."""
         file = _file_or_text(fields)
         number, document = bench.open(
@@ -35,7 +36,7 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
         return JSONResponse({"id": number, **_describe(document)}, status_code=201)
 
     @router.get("/documents/{number}")
-    async def document(number: str) -> Response:
+    def document(number: str) -> Response:
         """A document with all its sentences, and where their words come from."""
         return JSONResponse(_describe(bench.find(number)))
 
@@ -46,7 +47,7 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 
-    @router.put("/documents/{number}/sentences/{place}")
+    @router.put("/documents/{number}/sentences/{place}", openapi_extra=describe_fields("text"))
     async def approve(number: str, place: int, request: Request, fields: Sent) -> Response:
         """Approve a translation; the answer has all sentences that it changed."""
         found, text = bench.find(number), fields.text("text")
@@ -69,7 +70,7 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
         return await runner.answer(request, lambda _: bench.alternatives(found, place))
 
     @router.get("/documents/{number}/file")
-    async def fetch(number: str, fields: Sent) -> Response:
+    def fetch(number: str, fields: Sent) -> Response:
         """The translated document in its format, or its sentences as XLIFF or TMX."""
         data, name = bench.fetch(bench.find(number), fields.text("kind", "original"))
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
@@ -88,7 +89,7 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
 def _add_knowledge(router: APIRouter, bench: Workbench, runner: Runner) -> None:
     """The paths of what people know: memories and glossaries."""
 
-    @router.post("/documents/{number}/memories")
+    @router.post("/documents/{number}/memories", openapi_extra=describe_fields(file="file"))
     async def memories(number: str, request: Request, fields: Sent) -> Response:
         """Recall from a translation memory, such as a TMX file."""
         found, file = bench.find(number), fields.file("file")
@@ -96,7 +97,7 @@ def _add_knowledge(router: APIRouter, bench: Workbench, runner: Runner) -> None:
             request, lambda _: _changed(found, bench.recall_from(found, file.data, file.name))
         )
 
-    @router.post("/documents/{number}/glossary")
+    @router.post("/documents/{number}/glossary", openapi_extra=describe_fields("entries"))
     async def glossary(number: str, request: Request, fields: Sent) -> Response:
         """Enforce the terms of a glossary: a file, or lines in the field ``entries``."""
         found = bench.find(number)

@@ -1,42 +1,39 @@
 """What the service does, whatever dialect it is asked in."""
 
+import asyncio
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from wholedoc.app.documents import (
-    Approved,
-    TranslatesSentences,
-    translate_all,
-    translate_variously,
-)
+from wholedoc.app.documents import DocumentText, read_all, translate_all, write_variously
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.glossary import Glossary, is_tbx
 from wholedoc.corpus.readers.lines import read_head
-from wholedoc.decoding.alignment import Origin
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
 from wholedoc.formats import FORMATS, find_format
-from wholedoc.formats.html import Html
+from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.segments import DocumentFile, plain
 from wholedoc.formats.sentences import split_sentences
-from wholedoc.formats.text import PlainText
+from wholedoc.kernels import describe
 from wholedoc.service.engine import Caller, Engine, Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.glossaries import Glossaries
 from wholedoc.service.languages import detect, name_of, primary
+from wholedoc.service.markup import Markup
 from wholedoc.service.web import note_failure
 from wholedoc.tm.memory import TranslationMemory
 from wholedoc.tm.writer import MemoryWriter
 
-Markup = Literal["text", "html"]
+_FEW = 1000  # characters of texts that are read in the event loop
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,25 @@ class Limits:
     characters: int = 200_000
     """Of all texts of a request."""
     file_bytes: int = 30_000_000
+    sent_bytes: int = 500_000_000
+    """Of all requests that are not answered yet."""
+    sent_seconds: float = 300.0
+    """From the beginning of a request to the end of its body; then the answer is 408."""
+    connections: int = 1000
+    """Or a third of the files that the process may open, if that is less."""
+    silent_seconds: float = 30.0
+    """Twice as long without a request, or half of one, at most, and a connection is closed."""
+    files: int = 8
+    """Files that are read and translated at a time; others wait."""
     waiting: int = 256
-    """Documents that wait for a model."""
+    """Documents that wait for a model, and as many files that wait."""
     kept_documents: int = 1000
     """Translated documents that wait to be fetched."""
     kept_seconds: float = 3600.0
+    kept_bytes: int = 500_000_000
+    """Of the translated documents that wait, and of those that people work on, each."""
+    open_documents: int = 200
+    """Documents that people work on."""
     glossaries: int = 1000
     """Glossaries that clients have made."""
     glossary_characters: int = 10_000_000
@@ -78,43 +89,41 @@ class StoredDocument:
     characters: int = 0
     status: Literal["queued", "translating", "done", "error"] = "queued"
     data: bytes = b""
+    size: int = 0
+    """Bytes of what was sent or of what is kept."""
     message: str = ""
     since: float = field(default_factory=time.monotonic)
     ticket: Ticket = field(default_factory=Ticket)
 
 
 @dataclass(frozen=True)
-class _AfterContext:
-    """Translates documents that go on with a text which is read, but not translated for anyone."""
+class _Group:
+    """Texts of a request in one language, read."""
 
     caller: Caller
+    places: list[int]
+    """Of the texts in the request."""
+    files: list[DocumentFile]
+    texts: list[DocumentText]
     context: list[str]
+    """Sentences that stand before each text, and are not translated for anyone."""
 
-    @property
-    def src_language(self) -> str:
-        return self.caller.src_language
-
-    @property
-    def trg_language(self) -> str:
-        return self.caller.trg_language
-
-    def translate(
-        self,
-        documents: Sequence[tuple[list[str], Approved]],
-        *,
-        explain: bool = False,
-        nbest: int = 1,
-    ) -> list[TranslatedDocument]:
-        count = len(self.context)
-        longer = [
-            ([*self.context, *sentences], {place + count: text for place, text in given.items()})
-            for sentences, given in documents
+    def submit(self, nbest: int) -> "list[Future[TranslatedDocument]]":
+        """Let all texts wait for their turn."""
+        documents = [
+            (
+                [*self.context, *text.sentences],
+                {place + len(self.context): given for place, given in text.approved.items()},
+            )
+            for text in self.texts
         ]
-        found = self.caller.translate(longer, explain=explain, nbest=nbest)
-        return [translated.after(count) for translated in found]
+        return self.caller.submit(documents, nbest=nbest)
 
-    def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
-        return self.caller.align(document, place)
+    def write(self, found: Sequence[TranslatedDocument], alternatives: int) -> list[list[str]]:
+        """The translation of each text, and others where they are asked for."""
+        results = [each.after(len(self.context)) if self.context else each for each in found]
+        given = (self.caller, self.files, self.texts, results, alternatives)
+        return [[data.decode("utf-8-sig") for data in each] for each in write_variously(*given)]
 
 
 class Service:
@@ -134,6 +143,7 @@ class Service:
         ``suggestions`` is a memory that clients may add to; it is recalled from too. The terms of
         ``glossary`` are always enforced; ``glossaries`` is a folder for those that clients make.
         """
+        describe()  # tries the kernels in a fork, which would keep the locks of files open then
         self.limits = limits or Limits()
         self.suggestions = suggestions
         self.engines: dict[tuple[str, str], Engine] = {}
@@ -141,7 +151,10 @@ class Service:
         self.characters = 0
         self._documents: OrderedDict[str, StoredDocument] = OrderedDict()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="wholedoc-documents")
+        files = self.limits.files
+        self._pool = ThreadPoolExecutor(files, thread_name_prefix="wholedoc-documents")
+        self._file_turn = threading.BoundedSemaphore(files)
+        self._files_waiting = 0
         if suggestions is not None:
             memories = [*memories, suggestions]
             self._make_suggestions(translators, suggestions)
@@ -213,15 +226,17 @@ class Service:
         engine = self.engines.get((src, trg))
         if engine is None:
             pairs = ", ".join(f"{a} to {b}" for a, b in self.engines)
-            raise RequestError(400, f"cannot translate {src or '?'} to {trg}; there is {pairs}")
+            raise RequestError(
+                400, f"cannot translate {src} to {trg}; there is {pairs}".replace("  ", " ")
+            )
         return Caller(engine, self.memories[src, trg], ticket, self.terms.get((src, trg)))
 
-    def translate_texts(
+    async def translate_texts(
         self,
         texts: Sequence[str],
         source: str,
         target: str,
-        markup: Markup = "text",
+        markup: Markup | None = None,
         context: str = "",
         ticket: Ticket | None = None,
         *,
@@ -236,36 +251,48 @@ class Service:
         if characters > self.limits.characters:
             most = self.limits.characters
             raise RequestError(413, f"{characters:,} characters are more than {most:,}")
-        ticket = ticket or Ticket()
+        # A thread for a sentence would cost more than to read it. Languages are told by long lists.
+        told = primary(source) not in ("", "auto") or len(self.sources) < 2
+        run = _here if told and characters + len(context) <= _FEW else asyncio.to_thread
+        given = (texts, source, target, markup or Markup(), context, ticket or Ticket(), glossary)
+        groups = await run(self._read_texts, *given)
         found: list[Translated | None] = [None] * len(texts)
-        groups: dict[str, list[int]] = {}
-        callers: dict[str, Caller] = {}
-        for n, text in enumerate(texts):
-            caller = _with_glossary(self.choose(source, target, text, ticket), glossary)
-            callers[caller.src_language] = caller
-            groups.setdefault(caller.src_language, []).append(n)
-        for language, places in groups.items():
-            translated = self._translate_group(
-                callers[language], [texts[n] for n in places], markup, context, alternatives
-            )
-            for n, (text, *others) in zip(places, translated, strict=True):
-                found[n] = Translated(text, primary(language), len(texts[n]), others)
+        for group, answers in [(group, group.submit(alternatives + 1)) for group in groups]:
+            results = [await group.caller.engine.wait(answer) for answer in answers]
+            written = await run(group.write, results, alternatives)
+            language = primary(group.caller.src_language)
+            for n, (text, *others) in zip(group.places, written, strict=True):
+                found[n] = Translated(text, language, len(texts[n]), others)
         with self._lock:
             self.characters += characters
         return [each for each in found if each is not None]
 
-    def _translate_group(
-        self, caller: Caller, texts: Sequence[str], markup: Markup, context: str, alternatives: int
-    ) -> list[list[str]]:
-        """The translation of each text, and others where they are asked for."""
-        kind: type[DocumentFile] = Html if markup == "html" else PlainText
-        files = [kind(text.encode("utf-8", "replace"), "text", "", "") for text in texts]
-        translator: TranslatesSentences = caller
-        if context.strip() and caller.engine.translator.reads_documents:
-            spans = split_sentences(context, caller.src_language)
-            translator = _AfterContext(caller, [context[slice(*span)] for span in spans])
-        found = translate_variously(translator, files, alternatives)
-        return [[data.decode("utf-8") for data in each] for each in found]
+    def _read_texts(
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        markup: Markup,
+        context: str,
+        ticket: Ticket,
+        glossary: Glossary | None,
+    ) -> list[_Group]:
+        """Texts by their languages, split into sentences."""
+        places: dict[str, list[int]] = {}
+        callers: dict[str, Caller] = {}
+        for n, text in enumerate(texts):
+            caller = _with_glossary(self.choose(source, target, text, ticket), glossary)
+            callers[caller.src_language] = caller
+            places.setdefault(caller.src_language, []).append(n)
+        groups = []
+        for language, caller in callers.items():
+            files = [markup.read(texts[n]) for n in places[language]]
+            before = []
+            if context.strip() and caller.engine.translator.reads_documents:
+                before = [context[slice(*span)] for span in split_sentences(context, language)]
+            group = _Group(caller, places[language], files, read_all(caller, files), before)
+            groups.append(group)
+        return groups
 
     def translate_file(
         self,
@@ -276,7 +303,42 @@ class Service:
         ticket: Ticket | None = None,
         glossary: Glossary | None = None,
     ) -> tuple[bytes, int]:
-        """Translate a file in its format; returns it, and how many characters it has."""
+        """Translate a file in its format, when its turn has come; returns it and its characters."""
+        ticket = ticket or Ticket()
+        with self.file_turn(ticket):
+            return self._translate_file(data, name, source, target, ticket, glossary)
+
+    @contextmanager
+    def file_turn(self, ticket: Ticket, *, taken: bool = False) -> Iterator[None]:
+        """Wait until there is room in memory for what a file holds.
+
+        Raises where too many wait, unless the file was ``taken`` before.
+        """
+        with self._lock:
+            if self._files_waiting >= self.limits.waiting and not taken:
+                raise RequestError(503, "too many files are waiting; try again in some seconds")
+            self._files_waiting += 1
+        try:
+            while not self._file_turn.acquire(timeout=1.0):
+                if ticket.cancelled:
+                    raise RequestError(499, "the client has left")
+        finally:
+            with self._lock:
+                self._files_waiting -= 1
+        try:
+            yield
+        finally:
+            self._file_turn.release()
+
+    def _translate_file(
+        self,
+        data: bytes,
+        name: str,
+        source: str,
+        target: str,
+        ticket: Ticket,
+        glossary: Glossary | None,
+    ) -> tuple[bytes, int]:
         if len(data) > self.limits.file_bytes:
             most = self.limits.file_bytes
             raise RequestError(413, f"{len(data):,} bytes are more than {most:,}")
@@ -286,7 +348,8 @@ class Service:
         try:
             sample = kind(data, name, "", "")
             words = " ".join(plain(segment.source) for segment in sample.segments)
-            caller = self.choose(source, target, words, ticket or Ticket())
+            del sample  # it may be large
+            caller = self.choose(source, target, words, ticket)
             caller = _with_glossary(caller, glossary)
             file = kind(data, name, caller.src_language, caller.trg_language)
             (done,) = translate_all(caller, [file])
@@ -302,10 +365,13 @@ class Service:
     ) -> tuple[str, StoredDocument]:
         """Take a document to be translated in the background; returns its id."""
         self.choose(source or "auto", target, "", Ticket())  # a wrong language is said at once
-        document = StoredDocument(secrets.token_hex(16).upper(), name)
+        if len(data) > self.limits.file_bytes:
+            most = self.limits.file_bytes
+            raise RequestError(413, f"{len(data):,} bytes are more than {most:,}")
+        document = StoredDocument(secrets.token_hex(16).upper(), name, size=len(data))
         number = secrets.token_hex(16).upper()
         with self._lock:
-            self._make_room()
+            self._make_room(len(data))
             self._documents[number] = document
         self._pool.submit(self._translate_stored, document, data, source, target, glossary)
         return number, document
@@ -320,9 +386,10 @@ class Service:
     ) -> None:
         document.status = "translating"
         try:
-            document.data, document.characters = self.translate_file(
-                data, document.name, source, target, document.ticket, glossary
-            )
+            with self.file_turn(document.ticket, taken=True):
+                document.data, document.characters = self._translate_file(
+                    data, document.name, source, target, document.ticket, glossary
+                )
             document.status = "done"
         except RequestError as error:
             document.message, document.status = error.message, "error"
@@ -332,17 +399,17 @@ class Service:
 
     def keep(self, name: str, data: bytes, characters: int) -> tuple[str, str]:
         """Keep a translated document to be fetched; returns its id and its key."""
-        document = StoredDocument(secrets.token_hex(16), name, characters, "done", data)
+        document = StoredDocument(secrets.token_hex(16), name, characters, "done", data, len(data))
         number = secrets.token_hex(16)
         with self._lock:
-            self._make_room()
+            self._make_room(len(data))
             self._documents[number] = document
         return number, document.key
 
     def stored(self, number: str, key: str) -> StoredDocument:
         """A document that was sent; raises where there is none of this id and key."""
         document = self._documents.get(number)
-        if document is None or not secrets.compare_digest(document.key, key):
+        if document is None or not secrets.compare_digest(document.key.encode(), key.encode()):
             raise RequestError(404, "there is no document of this id and key")
         return document
 
@@ -351,12 +418,14 @@ class Service:
         with self._lock:
             self._documents.pop(number, None)
 
-    def _make_room(self) -> None:
-        """Drop documents that nobody fetched; raises where that leaves no room."""
+    def _make_room(self, size: int) -> None:
+        """Drop documents that nobody fetched; raises where that leaves no room for ``size``."""
         limit = time.monotonic() - self.limits.kept_seconds
         for number in [n for n, each in self._documents.items() if each.since < limit]:
             del self._documents[number]
-        if len(self._documents) >= self.limits.kept_documents:
+        size += sum(each.size for each in self._documents.values())
+        too_many = len(self._documents) >= self.limits.kept_documents
+        if too_many or size > self.limits.kept_bytes:
             raise RequestError(503, "too many documents are kept; fetch some of them first")
 
     @property
@@ -367,6 +436,11 @@ class Service:
     def languages(self) -> Mapping[str, str]:
         """All languages by their codes."""
         return {code: name_of(code) for code in sorted({*self.sources, *self.targets()})}
+
+
+async def _here(work: Callable[..., Any], *given: Any) -> Any:
+    """Do some work in the event loop, as ``asyncio.to_thread`` does it in a thread."""
+    return work(*given)
 
 
 def _with_glossary(caller: Caller, glossary: Glossary | None) -> Caller:

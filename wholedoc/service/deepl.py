@@ -6,12 +6,13 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from wholedoc.corpus.glossary import Glossary
-from wholedoc.service.core import Markup, Service
+from wholedoc.service.core import Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.glossaries import StoredGlossary, read_entries
 from wholedoc.service.languages import name_of, primary
-from wholedoc.service.web import Fields, Runner, Sent, read_fields
+from wholedoc.service.markup import Markup
+from wholedoc.service.web import Fields, Route, Runner, Sent, describe_fields, read_fields
 
 _VARIANTS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
 _NAMES = {
@@ -19,6 +20,8 @@ _NAMES = {
     "PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)",
 }  # fmt: skip
 _MOST_TEXTS = 50
+_DOCUMENT = describe_fields("source_lang", "target_lang", "glossary_id", "filename", file="file")
+_GLOSSARY = describe_fields("name", "source_lang", "target_lang", "entries", "entries_format")
 
 
 def shape_error(_: int, message: str) -> dict[str, Any]:
@@ -28,24 +31,34 @@ def shape_error(_: int, message: str) -> dict[str, Any]:
 
 def make_router(service: Service, runner: Runner) -> APIRouter:
     """The paths of the dialect."""
-    router = APIRouter(prefix="/v2", tags=["DeepL"], dependencies=[Depends(read_fields)])
+    router = APIRouter(
+        prefix="/v2", tags=["DeepL"], route_class=Route, dependencies=[Depends(read_fields)]
+    )
 
-    @router.api_route("/translate", methods=["POST", "GET"])
+    @router.post(
+        "/translate",
+        openapi_extra=describe_fields(
+            "text", "source_lang", "target_lang", "context", "tag_handling", "glossary_id"
+        ),
+    )
+    @router.get("/translate")
     async def translate(request: Request, fields: Sent) -> Response:
         """Translate texts, each by itself, after their common context."""
-        return await runner.answer(request, lambda ticket: _translate(service, fields, ticket))
+        return await runner.wait(request, lambda ticket: _translate(service, fields, ticket))
 
-    @router.api_route("/languages", methods=["GET", "POST"])
+    @router.post("/languages", openapi_extra=describe_fields("type"))
+    @router.get("/languages")
     async def languages(fields: Sent) -> Response:
         """The languages that can be translated from, or to."""
         return JSONResponse(_languages(service, fields.text("type", "source")))
 
-    @router.api_route("/usage", methods=["GET", "POST"])
+    @router.post("/usage")
+    @router.get("/usage")
     async def usage() -> dict[str, int]:
         """How many characters were translated; there is no limit to speak of."""
         return {"character_count": service.characters, "character_limit": 10**12}
 
-    @router.post("/document")
+    @router.post("/document", openapi_extra=_DOCUMENT)
     async def document(fields: Sent) -> Response:
         """Take a document, to be translated in the background."""
         file = fields.file("file")
@@ -55,12 +68,14 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         number, stored = service.store(file.data, name, source, target, glossary)
         return JSONResponse({"document_id": number, "document_key": stored.key})
 
-    @router.api_route("/document/{number}", methods=["POST", "GET"])
+    @router.post("/document/{number}", openapi_extra=describe_fields("document_key"))
+    @router.get("/document/{number}")
     async def document_status(number: str, fields: Sent) -> Response:
         """What has become of a document."""
         return JSONResponse(_status(service, number, fields.text("document_key")))
 
-    @router.api_route("/document/{number}/result", methods=["POST", "GET"])
+    @router.post("/document/{number}/result", openapi_extra=describe_fields("document_key"))
+    @router.get("/document/{number}/result")
     async def document_result(number: str, fields: Sent) -> Response:
         """A translated document; once it was fetched, it is gone."""
         stored = service.stored(number, fields.text("document_key"))
@@ -82,7 +97,7 @@ def _add_glossaries(router: APIRouter, service: Service) -> None:
         pairs = [{"source_lang": src, "target_lang": trg} for src, trg in service.engines]
         return {"supported_languages": pairs}
 
-    @router.post("/glossaries")
+    @router.post("/glossaries", openapi_extra=_GLOSSARY)
     def make_glossary(fields: Sent) -> Response:
         """Make a glossary."""
         return JSONResponse(_describe_glossary(_make_glossary(service, fields)), status_code=201)
@@ -150,23 +165,20 @@ def _glossary(service: Service, fields: Fields) -> Glossary | None:
     return stored.enforced
 
 
-def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, Any]:
+async def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, Any]:
     texts = fields.texts("text")
     if not texts:
         raise RequestError(400, "Parameter 'text' not specified.")
     if len(texts) > _MOST_TEXTS:
         raise RequestError(413, f"{len(texts)} texts are more than {_MOST_TEXTS}")
     glossary = _glossary(service, fields)
-    tags = fields.text("tag_handling")
-    if tags not in ("", "html", "xml"):
-        raise RequestError(400, f"tag_handling {tags!r} is not supported; use html or xml")
-    markup: Markup = "html" if tags else "text"
+    markup = _markup(fields)
     source, target = fields.text("source_lang"), fields.text("target_lang")
     if not target:
         raise RequestError(400, "Value for 'target_lang' not supported.")
     context = fields.text("context")
     given = (texts, source, target, markup, context, ticket)
-    found = service.translate_texts(*given, glossary=glossary)
+    found = await service.translate_texts(*given, glossary=glossary)
     return {
         "translations": [
             {
@@ -177,6 +189,16 @@ def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, An
             for each in found
         ]
     }
+
+
+def _markup(fields: Fields) -> Markup:
+    tags = fields.text("tag_handling")
+    if tags not in ("", "html", "xml"):
+        raise RequestError(400, f"tag_handling {tags!r} is not supported; use html or xml")
+    ignored = {
+        name.strip().lower() for each in fields.texts("ignore_tags") for name in each.split(",")
+    }
+    return Markup(bool(tags), frozenset(ignored), fields.text("split_sentences") != "0")
 
 
 def _languages(service: Service, kind: str) -> list[dict[str, Any]]:

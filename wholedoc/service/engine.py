@@ -1,5 +1,6 @@
 """A queue to a model: documents of many callers are translated together, the small ones first."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -7,15 +8,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import torch
+
 from wholedoc.app.documents import Approved
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.alignment import Origin
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.kernels import one_thread
 from wholedoc.service.errors import RequestError
 from wholedoc.tm.memory import TranslationMemory
 
-_TOGETHER = 128  # sentences that are translated at once; more would keep the small ones waiting
+_TOGETHER = 128  # sentences under way, divided among threads; more keep the small ones waiting
+_LEAST_TOGETHER = 16  # of a thread: fewer take more time each
 _SMALL = 4  # sentences of a document that goes before the larger ones
 Answer = TypeVar("Answer")
 _AGED = 2.0  # seconds after which a larger one is next
@@ -78,18 +83,27 @@ class Counts:
 
 
 class Engine:
-    """One model, one thread that translates, and a bounded queue of documents before it."""
+    """One model, as many threads that translate as torch has, and a bounded queue before them."""
 
-    def __init__(self, translator: Translator, *, most_waiting: int = 256) -> None:
-        """Start the thread."""
+    def __init__(
+        self, translator: Translator, *, most_waiting: int = 256, threads: int = 0
+    ) -> None:
+        """Start the threads: as many as torch has, or so many."""
         self.translator = translator
         self.most_waiting = most_waiting
         self.counts = Counts()
         self._waiting: list[_Job | _Call] = []
         self._changed = threading.Condition()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="wholedoc-engine", daemon=True)
-        self._thread.start()
+        self._arrived: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        count = threads or torch.get_num_threads()
+        self._together = max(_LEAST_TOGETHER, _TOGETHER // count)
+        self._threads = [
+            threading.Thread(target=self._run, name=f"wholedoc-engine-{n}", daemon=True)
+            for n in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def src_language(self) -> str:
@@ -139,14 +153,45 @@ class Engine:
         self._put(_Call(work, ticket or Ticket(), answer))
         return answer.result()
 
+    async def wait(self, answer: "Future[Answer]") -> Answer:
+        """An answer in an event loop.
+
+        The loop is woken once for all answers of a batch. ``asyncio.wrap_future`` would write to a
+        socket for each, and every time the loop would take Python's lock from the next batch.
+        """
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Future[None] = loop.create_future()
+
+        def note(_: "Future[Answer]") -> None:
+            with self._changed:
+                self._arrived.setdefault(loop, []).append(arrived)
+
+        answer.add_done_callback(note)
+        if answer.done():
+            self._wake()
+        await arrived
+        if answer.cancelled():
+            raise asyncio.CancelledError
+        return answer.result()
+
+    def _wake(self) -> None:
+        """Tell event loops of the answers that have arrived."""
+        with self._changed:
+            every, self._arrived = self._arrived, {}
+        for loop, arrived in every.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_release, arrived)
+
     def close(self) -> None:
         """Translate what is waiting, then end."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
+        torch.set_num_threads(1)  # in this thread: others have batches of their own
         while True:
             with self._changed:
                 while not self._waiting and not self._closing:
@@ -154,10 +199,17 @@ class Engine:
                 if not self._waiting:
                     return
                 batch = self._take()
+            start = time.monotonic()
             if isinstance(batch, _Call):
-                self._do(batch)
+                with one_thread(len(self._threads)):
+                    self._do(batch)
             elif batch:
-                self._translate(batch)
+                large = sum(len(job.sentences) for job in batch) > self._together
+                with one_thread(len(self._threads) if large else 1):
+                    self._translate(batch)
+            self._wake()
+            with self._changed:
+                self.counts.busy_seconds += time.monotonic() - start
 
     def _take(self) -> "list[_Job] | _Call":
         """The next documents: those that waited long, then small ones, then the others."""
@@ -177,7 +229,7 @@ class Engine:
             return first
         batch: list[_Job] = []
         for job in (each for each in order if isinstance(each, _Job)):
-            fits = not batch or size + len(job.sentences) <= _TOGETHER
+            fits = not batch or size + len(job.sentences) <= self._together
             if fits and job.goes_with(first):
                 batch.append(job)
                 size += len(job.sentences)
@@ -186,17 +238,14 @@ class Engine:
         return batch
 
     def _do(self, call: "_Call") -> None:
-        start = time.monotonic()
         if not call.answer.set_running_or_notify_cancel():
             return
         try:
             call.answer.set_result(call.work())
         except Exception as error:  # noqa: BLE001 (it goes to the one who waits for the answer)
             call.answer.set_exception(error)
-        self.counts.busy_seconds += time.monotonic() - start
 
     def _translate(self, batch: Sequence[_Job]) -> None:
-        start = time.monotonic()
         first, search = batch[0], self.translator.config.search
         approved = [job.approved for job in batch]
         try:
@@ -205,7 +254,7 @@ class Engine:
                 config=replace(search, beam=max(search.beam, first.nbest)),
                 nbest=first.nbest,
                 measure=first.explain,
-                known=Knowledge(approved, first.memories, glossary=first.glossary),
+                known=Knowledge(approved, first.memories, glossary=first.glossary, protect=True),
                 explain=first.explain,
             )
         except Exception as error:  # noqa: BLE001 (it goes to those who wait for the answer)
@@ -214,10 +263,10 @@ class Engine:
         for job, result in zip(batch, results, strict=True):
             if job.answer.set_running_or_notify_cancel():
                 job.answer.set_result(result)
-        self.counts.documents += len(batch)
-        self.counts.sentences += sum(len(job.sentences) for job in batch)
-        self.counts.batches += 1
-        self.counts.busy_seconds += time.monotonic() - start
+        with self._changed:
+            self.counts.documents += len(batch)
+            self.counts.sentences += sum(len(job.sentences) for job in batch)
+            self.counts.batches += 1
 
     def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
         """One document at a time, so that the fault of one is not that of all."""
@@ -227,6 +276,13 @@ class Engine:
             return
         if batch[0].answer.set_running_or_notify_cancel():
             batch[0].answer.set_exception(error)
+
+
+def _release(waiting: "Sequence[asyncio.Future[None]]") -> None:
+    """Let all go on that have not given up."""
+    for each in waiting:
+        if not each.done():
+            each.set_result(None)
 
 
 @dataclass(frozen=True)
@@ -256,9 +312,19 @@ class Caller:
         nbest: int = 1,
     ) -> list[TranslatedDocument]:
         """The translations of documents, when their turn has come."""
+        return [answer.result() for answer in self.submit(documents, explain=explain, nbest=nbest)]
+
+    def submit(
+        self,
+        documents: Sequence[tuple[list[str], Approved]],
+        *,
+        explain: bool = False,
+        nbest: int = 1,
+    ) -> "list[Future[TranslatedDocument]]":
+        """Put documents into the queue; their translations are to come."""
         if self.ticket.cancelled:
             raise RequestError(499, "the client has left")
-        answers = [
+        return [
             self.engine.submit(
                 sentences,
                 approved,
@@ -270,7 +336,6 @@ class Caller:
             )
             for sentences, approved in documents
         ]
-        return [answer.result() for answer in answers]
 
     def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
         """Where the words of a sentence's translation come from in the source."""

@@ -1,4 +1,4 @@
-"""Languages as clients name them: ``DE``, ``de-DE``, ``EN-US``, ``auto``."""
+"""Languages as clients name them: ``DE``, ``de-DE``, ``EN-US``, ``deu``, ``auto``."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,23 @@ NAMES = {
     "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian",
     "zh": "Chinese",
 }  # fmt: skip
+_SHORT = {  # for codes of three letters
+    "ara": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cze": "cs", "dan": "da",
+    "deu": "de", "ger": "de", "ell": "el", "gre": "el", "eng": "en", "spa": "es",
+    "est": "et", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "heb": "he",
+    "hin": "hi", "hrv": "hr", "hun": "hu", "ind": "id", "ita": "it", "jpn": "ja",
+    "kor": "ko", "lit": "lt", "lav": "lv", "mlt": "mt", "nob": "nb", "nld": "nl",
+    "dut": "nl", "pol": "pl", "por": "pt", "ron": "ro", "rum": "ro", "rus": "ru",
+    "slk": "sk", "slo": "sk", "slv": "sl", "swe": "sv", "tur": "tr", "ukr": "uk",
+    "zho": "zh", "chi": "zh",
+}  # fmt: skip
 _ENOUGH = 2000  # characters that a language is guessed from
 
 
 def primary(code: str) -> str:
-    """The language of a code, without country or script: ``de`` for ``DE-AT``."""
-    return code.strip().lower().replace("_", "-").split("-")[0]
+    """The language of a code, without country or script: ``de`` for ``DE-AT`` and ``deu``."""
+    language = code.strip().lower().replace("_", "-").split("-")[0]
+    return _SHORT.get(language, language)
 
 
 def name_of(code: str) -> str:

@@ -1,16 +1,18 @@
 """LibreTranslate's dialect: Weblate, Nextcloud, Mastodon, ``libretranslatepy``."""
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from wholedoc.service.core import Markup, Service
+from wholedoc.service.core import Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import primary
-from wholedoc.service.web import Fields, Runner, Sent, read_fields
+from wholedoc.service.markup import Markup
+from wholedoc.service.web import Fields, Route, Runner, Sent, describe_fields, read_fields
 
 
 def shape_error(_: int, message: str) -> dict[str, Any]:
@@ -20,12 +22,17 @@ def shape_error(_: int, message: str) -> dict[str, Any]:
 
 def make_router(service: Service, runner: Runner) -> APIRouter:
     """The paths of the dialect."""
-    router = APIRouter(tags=["LibreTranslate"], dependencies=[Depends(read_fields)])
+    router = APIRouter(
+        tags=["LibreTranslate"], route_class=Route, dependencies=[Depends(read_fields)]
+    )
 
-    @router.post("/translate")
+    @router.post(
+        "/translate",
+        openapi_extra=describe_fields("q", "source", "target", "format", "alternatives", "api_key"),
+    )
     async def translate(request: Request, fields: Sent) -> Response:
         """Translate a text, or a list of texts, each by itself."""
-        return await runner.answer(request, lambda ticket: _translate(service, fields, ticket))
+        return await runner.wait(request, lambda ticket: _translate(service, fields, ticket))
 
     @router.get("/languages")
     async def languages() -> list[dict[str, Any]]:
@@ -35,12 +42,12 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
             for code, name in service.languages().items()
         ]
 
-    @router.post("/detect")
+    @router.post("/detect", openapi_extra=describe_fields("q"))
     async def detect(request: Request, fields: Sent) -> Response:
         """The language of a text, of those that can be translated from."""
         return await runner.answer(request, lambda _: _detected(service, _wanted(fields, "q")))
 
-    @router.post("/translate_file")
+    @router.post("/translate_file", openapi_extra=describe_fields("source", "target", file="file"))
     async def translate_file(request: Request, fields: Sent) -> Response:
         """Translate a file in its format; the answer says where it can be fetched."""
         base = str(request.base_url)
@@ -55,7 +62,7 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{_quoted(name)}"}
         return Response(document.data, headers=headers, media_type="application/octet-stream")
 
-    @router.post("/suggest")
+    @router.post("/suggest", openapi_extra=describe_fields("q", "s", "source", "target"))
     async def suggest(request: Request, fields: Sent) -> Response:
         """Take a better translation, which is recalled from then on."""
         return await runner.answer(request, lambda _: _suggest(service, fields))
@@ -87,24 +94,23 @@ def _wanted(fields: Fields, name: str) -> str:
     return value
 
 
-def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, Any]:
+async def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[str, Any]:
     texts, source = fields.texts("q"), _wanted(fields, "source")
     if not texts:
         raise RequestError(400, "Invalid request: missing q parameter")
     markup = fields.text("format", "text")
     if markup not in ("text", "html"):
         raise RequestError(400, f"{markup} format is not supported; use text or html")
-    kind: Markup = "html" if markup == "html" else "text"
     count, most = fields.number("alternatives"), service.limits.alternatives
     if not 0 <= count <= most:
         raise RequestError(400, f"{count} alternatives are not possible; ask for 0 to {most}")
-    given = (texts, source, _wanted(fields, "target"), kind, "", ticket)
-    found = service.translate_texts(*given, alternatives=count)
+    given = (texts, source, _wanted(fields, "target"), Markup(markup == "html"), "", ticket)
+    found = await service.translate_texts(*given, alternatives=count)
     several = fields.is_list("q")
     translations = [each.text for each in found]
     answer: dict[str, Any] = {"translatedText": translations if several else translations[0]}
     if primary(source) == "auto":
-        detected = [_language(service, text) for text in texts]
+        detected = [await asyncio.to_thread(_language, service, text) for text in texts]
         answer["detectedLanguage"] = detected if several else detected[0]
     if count:
         others = [list(each.alternatives) for each in found]

@@ -1,6 +1,7 @@
 """The service as an application of ASGI: all dialects, health, metrics, errors in their shapes."""
 
 import asyncio
+import gc
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -9,14 +10,16 @@ from socket import socket
 
 import uvicorn
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wholedoc import __version__
 from wholedoc.errors import UserError
-from wholedoc.service import api, classic, deepl, libretranslate
-from wholedoc.service.core import Service
+from wholedoc.service import apertium, api, deepl, libretranslate, opus_cat
+from wholedoc.service.arrivals import Arrivals, connection_class, make_room_for_files
+from wholedoc.service.core import Limits, Service
 from wholedoc.service.errors import RequestError
 from wholedoc.service.web import Runner, Shape, refuse, shape_of
 from wholedoc.service.workbench import Workbench
@@ -27,9 +30,9 @@ _THREADS = 512  # requests that wait for their answers at once; the queues are w
 # Which dialect a path belongs to: its beginning, the method where only one, the shape of errors.
 _SHAPES: list[tuple[str, str, Shape]] = [
     ("/v2/", "", deepl.shape_error),
-    ("/MTRestService/", "", classic.shape_opus),
-    ("/translate", "GET", classic.shape_apertium),
-    ("/listPairs", "", classic.shape_apertium),
+    ("/MTRestService/", "", opus_cat.shape_error),
+    ("/translate", "GET", apertium.shape_error),
+    ("/listPairs", "", apertium.shape_error),
     ("", "", libretranslate.shape_error),
 ]
 
@@ -55,13 +58,16 @@ def make_app(service: Service, token: str = "") -> FastAPI:
     )
     app.state.service, app.state.token, app.state.shapes = service, token, _SHAPES
     app.state.answers = Counter()
-    for dialect in (libretranslate, deepl, classic):
-        app.include_router(dialect.make_router(service, runner))
-    app.include_router(api.make_router(bench, runner))
+    # The routes themselves: those of a router that is included are looked for twice.
+    for dialect in (libretranslate, deepl, opus_cat, apertium):
+        app.router.routes.extend(dialect.make_router(service, runner).routes)
+    app.router.routes.extend(api.make_router(bench, runner).routes)
     _add_errors(app)
+    limits = service.limits
+    app.add_middleware(Arrivals, most_bytes=limits.sent_bytes, seconds=limits.sent_seconds)
     app.add_middleware(_Counting, answers=app.state.answers)
     _add_health(app, service)
-    app.include_router(api.make_page_router())  # last: it answers whatever is left
+    app.router.routes.extend(api.make_page_router().routes)  # last: it answers whatever is left
     return app
 
 
@@ -90,6 +96,11 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(UserError)
     async def wrong(request: Request, error: UserError) -> Response:
         return refuse(error, shape_of(request))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        places = ", ".join(str(each["loc"][-1]) for each in error.errors())
+        return refuse(RequestError(422, f"{places}: not what it should be"), shape_of(request))
 
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:
@@ -128,15 +139,9 @@ def run_app(
 
     ``tell`` is given the address once requests are answered.
     """
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="critical",
-        access_log=False,  # the text of a request may stand in its address
-        timeout_graceful_shutdown=_GRACE,
-    )
-    server = _Server(config, tell, seconds)
+    server = Server(app, app.state.service.limits, (host, port), tell, seconds)
+    gc.collect()
+    gc.freeze()  # what there is will stay: to look through all of torch again and again costs a lot
     try:
         server.run()
     except SystemExit as error:  # what uvicorn does where it cannot listen
@@ -145,12 +150,28 @@ def run_app(
         raise UserError(what, where=f"{host}:{port}", fix=fix) from error
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """A server that says where it listens."""
 
     def __init__(
-        self, config: uvicorn.Config, tell: Callable[[str], None], seconds: float = 0
+        self,
+        app: FastAPI,
+        limits: Limits,
+        address: tuple[str, int],
+        tell: Callable[[str], None],
+        seconds: float = 0,
     ) -> None:
+        host, port = address
+        most = make_room_for_files(limits.connections)
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=connection_class(most, limits.silent_seconds),
+            log_level="critical",
+            access_log=False,  # the text of a request may stand in its address
+            timeout_graceful_shutdown=_GRACE,
+        )
         super().__init__(config)
         self._tell, self._seconds = tell, seconds
 

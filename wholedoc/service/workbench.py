@@ -1,6 +1,7 @@
 """Documents that people work on: translated as they watch, corrected, approved, fetched."""
 
 import json
+import re
 import secrets
 import shutil
 import tempfile
@@ -17,12 +18,13 @@ from typing import Any
 from wholedoc.app.documents import DocumentText, TranslatedSentence, assemble, read_sentences
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.glossary import Glossary
+from wholedoc.corpus.readers.lines import GZIP_MAGIC
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.errors import UserError
 from wholedoc.formats import find_format
 from wholedoc.formats.exchange import Pair, write_tmx, write_xliff
+from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.segments import DocumentFile, plain
-from wholedoc.formats.text import PlainText
 from wholedoc.service.core import Service
 from wholedoc.service.engine import Caller, Ticket
 from wholedoc.service.errors import RequestError
@@ -31,9 +33,9 @@ from wholedoc.tm.memory import TranslationMemory
 from wholedoc.tm.sources import open_source
 from wholedoc.tm.writer import MemoryWriter
 
-_KEPT = 200  # documents at once
 _KEPT_SECONDS = 12 * 3600.0
 _ALTERNATIVES = 5
+_PART_BYTES = 1000  # that a sentence, a text or a tag of an open document takes, about
 _NAMED = 3  # sentences that are named of those one has read
 _LEAST_READ = 0.05
 
@@ -47,6 +49,8 @@ class OpenDocument:
     text: DocumentText
     caller: Caller
     folder: Path
+    size: int
+    """Bytes that it takes about, and those of the memories that were sent."""
     memories: tuple[TranslationMemory, ...] = ()
     glossary: Glossary | None = None
     """The one that was sent."""
@@ -101,16 +105,20 @@ class Workbench:
         if kind is None and PurePath(name).suffix.lower() not in ("", ".txt"):
             raise RequestError(400, f"{PurePath(name).suffix} is not a format we know")
         kind = kind or PlainText
-        sample = " ".join(plain(segment.source) for segment in kind(data, name, "", "").segments)
-        caller = self.service.choose(source or "auto", target, sample, Ticket())
-        languages = caller.src_language, caller.trg_language
-        file = kind(data, name, *languages)
-        text = read_sentences(file.segments, *languages)
+        with self.service.file_turn(Ticket()):
+            segments = kind(data, name, "", "").segments
+            sample = " ".join(plain(segment.source) for segment in segments)
+            caller = self.service.choose(source or "auto", target, sample, Ticket())
+            languages = caller.src_language, caller.trg_language
+            file = kind(data, name, *languages)
+            text = read_sentences(file.segments, *languages)
         number = secrets.token_urlsafe(16)
-        document = OpenDocument(name, file, text, caller, self._folder / number)
+        parts = len(text.sentences) + sum(len(each.source) for each in file.segments)
+        size = len(data) + _PART_BYTES * parts
+        document = OpenDocument(name, file, text, caller, self._folder / number, size)
         document.memories, document.enforced = caller.memories, caller.glossary
         with self._lock:
-            self._make_room()
+            self._make_room(size)
             self._documents[number] = document
         self._pool.submit(self._translate, document)
         return number, document
@@ -132,11 +140,14 @@ class Workbench:
         document.tell("closed")
         shutil.rmtree(document.folder, ignore_errors=True)
 
-    def _make_room(self) -> None:
+    def _make_room(self, size: int) -> None:
+        """Close documents that nobody has used; raises where that leaves no room for ``size``."""
         limit = time.monotonic() - _KEPT_SECONDS
         for number in [n for n, each in self._documents.items() if each.used < limit]:
             shutil.rmtree(self._documents.pop(number).folder, ignore_errors=True)
-        if len(self._documents) >= _KEPT:
+        limits = self.service.limits
+        size += sum(each.size for each in self._documents.values())
+        if len(self._documents) >= limits.open_documents or size > limits.kept_bytes:
             raise RequestError(503, "too many documents are open; close some of them first")
 
     def _translate(self, document: OpenDocument) -> None:
@@ -157,6 +168,7 @@ class Workbench:
             approved=approved,
             memories=document.memories,
             glossary=document.enforced,
+            protect=True,
         )
         while (found := engine.call(partial(next, stream, None), ticket)) is not None:
             document.tell("sentence", place=found.place, text=found.text, passes=found.passes)
@@ -171,6 +183,7 @@ class Workbench:
         if text is not None and not text.strip():
             raise RequestError(400, "an approved translation is not empty")
         with document.working:
+            before = document.done  # which others may have changed since
             if text is None:
                 rest = {t: each for t, each in before.task.approved.items() if t != place}
                 self._stream(document, rest)
@@ -184,22 +197,38 @@ class Workbench:
     def recall_from(self, document: OpenDocument, data: bytes, name: str) -> list[int]:
         """Recall from a memory that was sent, a TMX or any other; returns what has changed."""
         before, engine = document.done, document.caller.engine
-        document.folder.mkdir(exist_ok=True)
-        file = document.folder / f"{len(document.memories)}-{PurePath(name).name}"
-        file.write_bytes(data)
-        languages = document.caller.src_language, document.caller.trg_language
-        path = file.with_name(f"{file.name}.memory")
-        with MemoryWriter.build(path, *languages) as writer:
-            source = open_source(CorpusFiles(str(file)), *languages)
-            counts = writer.add(source, PurePath(name).name, "")
-            if not counts.entries:
-                raise RequestError(400, f"no pair was found; left out: {counts.left_out}")
-        file.unlink()
+        if len(data) > self.service.limits.file_bytes:
+            raise RequestError(413, f"more than {self.service.limits.file_bytes:,} bytes")
+        if data.startswith(GZIP_MAGIC):
+            raise RequestError(400, "a gzipped file may grow without limit; send it unpacked")
+        with self._lock:
+            self._make_room(len(data))
+            document.size += len(data)
+            number = document.size  # rises, so that no two memories have one name
+        path = self._build_memory(document, data, clean_name(name), number)
         opened = engine.translator.open_memories([path])
         with document.working:
+            before = document.done
             document.memories = (*document.memories, *opened)
             self._stream(document, dict(before.task.approved))
         return _differing(before, document.done)
+
+    def _build_memory(self, document: OpenDocument, data: bytes, name: str, number: int) -> Path:
+        """Make a memory of a file that was sent; the file itself is not kept."""
+        document.folder.mkdir(exist_ok=True)
+        languages = document.caller.src_language, document.caller.trg_language
+        with tempfile.TemporaryDirectory(dir=document.folder) as folder:
+            file = Path(folder, name)
+            file.write_bytes(data)
+            path = document.folder / f"{number}-{name}.memory"
+            try:
+                with MemoryWriter.build(path, *languages) as writer:
+                    counts = writer.add(open_source(CorpusFiles(str(file)), *languages), name)
+                    if not counts.entries:
+                        raise RequestError(400, f"no pair was found; left out: {counts.left_out}")
+            except UserError as error:  # which names the file as it lies here
+                raise RequestError(400, str(error).replace(f"{folder}/", "")) from error
+        return path
 
     def use_glossary(self, document: OpenDocument, data: bytes, name: str) -> list[int]:
         """Enforce the terms of a glossary instead of those before; returns what has changed.
@@ -213,9 +242,10 @@ class Workbench:
         sent = Glossary.parse(data, *languages, name) if data.strip() else None
         before, engine = document.done, document.caller.engine
         with document.working:
+            before = document.done
             always = document.caller.glossary
             document.glossary, document.enforced = sent, sent.over(always) if sent else always
-            work = partial(engine.translator.change_glossary, document.done, document.enforced)
+            work = partial(engine.translator.change_glossary, before, document.enforced)
             document.translated = engine.call(work)
         return _differing(before, document.done)
 
@@ -265,7 +295,12 @@ class Workbench:
             for n, segment in enumerate(document.text.segments)
         ]
         text = replace(document.text, segments=segments)
-        return document.file.write(assemble(text, found, {}))
+        return document.file.write(assemble(text, found))
+
+
+def clean_name(name: str) -> str:
+    """The name of a file that was sent, as one that any folder can hold."""
+    return re.sub(r"[^\w.-]", "_", PurePath(name).name)[-40:].lstrip(".") or "file"
 
 
 def _differing(before: TranslatedDocument, after: TranslatedDocument) -> list[int]:

@@ -3,8 +3,10 @@
 
 const $ = (id) => document.getElementById(id);
 const TINTED = 0.1; // the smallest share of a word that is marked
-const state = { id: null, sentences: [], done: 0, open: null, busy: false };
-const token = new URLSearchParams(location.hash.slice(1)).get("token");
+const LONG = 500; // sentences, of which only those in sight are drawn when there are more
+const state = { id: null, sentences: [], ready: false, open: null, saved: true, work: Promise.resolve(), waiting: 0 };
+const given = new URLSearchParams(location.hash.slice(1));
+const token = given.get("token");
 
 /* Talking to the service. */
 
@@ -13,7 +15,12 @@ function address(path) {
 }
 
 async function ask(method, path, body) {
-  const answer = await fetch(address(path), { method, body });
+  const answer = await fetch(address(path), { method, body }).catch(() => {
+    throw new Error("The service does not answer. Is it still running?");
+  });
+  if (answer.status === 404 && path.startsWith("api/documents/")) {
+    throw new Error("The document is not open any more: the service was started anew, or nobody used it for a long time.");
+  }
   const values = await answer.json().catch(() => ({ error: answer.statusText }));
   if (!answer.ok || values.error) throw new Error(values.error || answer.statusText);
   return values;
@@ -49,19 +56,39 @@ async function fillLanguages() {
   const add = (select, code, name) => select.append(new Option(name, code));
   if (sources.length > 1) add($("source"), "auto", "the language it is in");
   for (const each of sources) add($("source"), each.code, each.name);
+  state.names = names;
   const targets = new Set(sources.flatMap((each) => each.targets));
   for (const code of targets) add($("target"), code, names.get(code) || code);
   const settings = await ask("GET", "frontend/settings");
-  $("endings").textContent = `Files: ${settings.supportedFilesFormat.join(" ")}`;
+  $("endings").title = settings.supportedFilesFormat.join(" ");
   $("file").accept = settings.supportedFilesFormat.join(",");
 }
 
 async function begin(values) {
   const languages = { source: $("source").value, target: $("target").value };
   const found = await attempt(() => ask("POST", "api/documents", form({ ...languages, ...values })));
-  if (!found) return;
-  Object.assign(state, { id: found.id, sentences: found.sentences, done: 0, open: null });
+  if (found) show(found.id, found);
+}
+
+/* A document that was open before the page was loaded again. */
+async function resume(id) {
+  const found = await attempt(() => ask("GET", `api/documents/${encodeURIComponent(id)}`));
+  if (found) show(id, found);
+  else remember(null);
+}
+
+function remember(id) {
+  const values = { ...(token && { token }), ...(id && { document: id }) };
+  history.replaceState(null, "", `#${new URLSearchParams(values)}`);
+}
+
+function show(id, found) {
+  Object.assign(state, { id, sentences: found.sentences, ready: false, open: null, saved: true });
+  remember(id);
+  document.title = `${found.name} – wholedoc`;
   $("work-title").textContent = found.name;
+  $("source-name").textContent = state.names.get(found.source) || found.source;
+  $("target-name").textContent = state.names.get(found.target) || found.target;
   showTerms(found.glossary);
   $("start").hidden = true;
   $("work").hidden = false;
@@ -74,26 +101,36 @@ async function begin(values) {
 function watch() {
   const events = new EventSource(address(`api/documents/${state.id}/events`));
   const seen = new Set();
+  state.events = events;
   events.addEventListener("sentence", (event) => {
     const update = JSON.parse(event.data);
-    const sentence = state.sentences[update.place];
-    sentence.translation = update.text;
     seen.add(update.place);
-    drawSentence(update.place);
     const passes = update.passes ? `, pass ${update.passes} over the document` : "";
-    progress(seen.size, `${seen.size} of ${state.sentences.length} sentences${passes}`);
+    if (seen.size < state.sentences.length || passes) {
+      progress(seen.size, `${seen.size} of ${state.sentences.length} sentences${passes}`);
+    }
+    const sentence = state.sentences[update.place];
+    if (sentence.words) return; // it is known already how it ended
+    sentence.translation = update.text;
+    drawSentence(update.place);
   });
   events.addEventListener("done", async () => {
     events.close();
     await attempt(refresh);
+    state.ready = true;
     progress(state.sentences.length, summary());
     offerDownloads(true);
+    document.querySelectorAll(".editor button").forEach((each) => { each.disabled = false; });
+    document.querySelector(".editor > .hint")?.remove();
   });
-  const fail = (event) => {
+  events.addEventListener("error", (event) => {
+    if (!event.data && events.readyState === EventSource.CONNECTING) {
+      $("state").textContent = "The service does not answer; trying again…";
+      return;
+    }
     events.close();
-    complain(event.data ? JSON.parse(event.data).message : "The service does not answer.");
-  };
-  events.addEventListener("error", fail);
+    complain(event.data ? JSON.parse(event.data).message : "The service does not answer. Is it still running?");
+  });
   events.addEventListener("closed", () => events.close());
 }
 
@@ -101,18 +138,21 @@ async function refresh() {
   const found = await ask("GET", `api/documents/${state.id}`);
   state.sentences = found.sentences;
   state.sentences.forEach((_, place) => drawSentence(place));
+  showTerms(found.glossary);
 }
 
 function progress(value, text) {
   $("progress").max = Math.max(state.sentences.length, 1);
   $("progress").value = value;
+  $("progress").classList.toggle("finished", state.ready);
   $("state").textContent = text;
 }
 
 function summary() {
   const approved = state.sentences.filter((each) => each.approved).length;
   const changed = state.sentences.filter(isChanged).length;
-  const parts = [`${state.sentences.length} sentences translated`];
+  const count = state.sentences.length;
+  const parts = [count ? `${count} sentence${count === 1 ? "" : "s"} translated` : "There is nothing to translate"];
   if (approved) parts.push(`${approved} approved`);
   if (changed) parts.push(`${changed} changed by the document`);
   return parts.join(", ");
@@ -142,6 +182,7 @@ function make(name, values = {}, ...children) {
 function draw() {
   const list = $("sentences");
   list.replaceChildren();
+  list.classList.toggle("long", state.sentences.length > LONG);
   state.sentences.forEach((sentence, place) => {
     const row = make("li", { id: `s${place}` });
     const before = state.sentences[place - 1];
@@ -156,7 +197,7 @@ function draw() {
     list.append(row);
     drawSentence(place);
   });
-  progress(0, state.sentences.length ? "translating…" : "there is nothing to translate");
+  progress(0, "translating…");
 }
 
 function drawSentence(place) {
@@ -189,6 +230,9 @@ function tinted(sentence) {
       parts.push(text.slice(at, start));
       const mark = make("mark", { textContent: word.text, title: origin(sentence, word) });
       mark.style.setProperty("--share", word.share);
+      const gap = parts.pop();
+      if (gap === " " && parts.at(-1) instanceof Element) parts.at(-1).append(gap); // one line under both
+      else parts.push(gap);
       parts.push(mark);
     } else parts.push(text.slice(at, start + word.text.length));
     at = start + word.text.length;
@@ -238,7 +282,8 @@ function toggle(place) {
 
 function editor(place) {
   const sentence = state.sentences[place];
-  const area = make("textarea", { id: "edit", rows: 2, value: sentence.translation, dir: "auto" });
+  const rows = Math.min(8, 2 + Math.floor(sentence.translation.length / 60));
+  const area = make("textarea", { id: "edit", rows, value: sentence.translation, dir: "auto" });
   area.setAttribute("aria-label", `translation of sentence ${place + 1}`);
   area.addEventListener("keydown", (event) => {
     if (event.key === "Escape") { toggle(place); focusSentence(place); }
@@ -247,14 +292,16 @@ function editor(place) {
   const button = (text, work, kind = "") => {
     const made = make("button", { type: "button", textContent: text, className: kind });
     made.addEventListener("click", work);
+    made.disabled = !state.ready && text !== "Cancel";
     return made;
   };
   const choices = make("div", { className: "choices" });
   const buttons = make("p", { className: "buttons" }, button("Approve", () => approve(place, area.value), "main"));
-  if (sentence.approved) buttons.append(button("Take approval back", () => approve(place, null)));
+  if (sentence.approved) buttons.append(button("Undo approval", () => approve(place, null)));
   else buttons.append(button("Alternatives", () => offer(place, choices, area)));
-  buttons.append(button("Leave", () => { toggle(place); focusSentence(place); }));
-  return make("div", { className: "editor" }, area, buttons, choices, ...explained(sentence));
+  buttons.append(button("Cancel", () => { toggle(place); focusSentence(place); }));
+  const hint = make("p", { className: "hint", textContent: "Sentences can be approved when all are translated." });
+  return make("div", { className: "editor" }, area, buttons, ...(state.ready ? [] : [hint]), choices, ...explained(sentence));
 }
 
 function explained(sentence) {
@@ -281,43 +328,74 @@ function explained(sentence) {
 
 async function offer(place, choices, area) {
   const found = await attempt(() => ask("GET", `api/documents/${state.id}/sentences/${place}/alternatives`));
-  choices.replaceChildren(...(found || []).map((text) => {
+  const others = (found || []).filter((text) => text !== state.sentences[place].translation);
+  choices.replaceChildren(...others.map((text) => {
     const made = make("button", { type: "button", textContent: text, dir: "auto" });
     made.addEventListener("click", () => { area.value = text; area.focus(); });
     return made;
   }));
+  if (found && !others.length) choices.append(make("p", { className: "hint", textContent: "No other translation was found." }));
   choices.querySelector("button")?.focus();
 }
 
+/* Does one thing after another, so that each is told what the one before it has changed. Gives
+   nothing at all where the document is not that of this page any more. */
+function inTurn(said, work) {
+  const { id } = state;
+  state.waiting += 1;
+  $("state").textContent = said;
+  state.work = state.work.then(async () => {
+    const found = state.id === id ? await attempt(work) : null;
+    state.waiting -= 1;
+    if (state.id !== id) return undefined;
+    if (!found && !state.waiting) $("state").textContent = summary();
+    return found;
+  });
+  return state.work;
+}
+
 async function approve(place, text) {
-  if (state.busy || (text !== null && !text.trim())) return;
-  state.busy = true;
-  $("state").textContent = "translating again what this changes…";
-  const path = `api/documents/${state.id}/sentences/${place}`;
-  const found = await attempt(() =>
-    text === null ? ask("DELETE", path) : ask("PUT", path, form({ text })));
-  state.busy = false;
-  if (!found) return;
+  if (!state.ready || (text !== null && !text.trim())) return;
+  const sentence = state.sentences[place];
+  const before = { ...sentence };
   if (state.open !== null) toggle(state.open);
-  take(found.changed, place);
+  if (text !== null) Object.assign(sentence, { approved: true, translation: text.trim(), words: [] });
+  drawSentence(place);
   focusSentence(text === null ? place : Math.min(place + 1, state.sentences.length - 1));
+  state.saved = false;
+  const path = `api/documents/${state.id}/sentences/${place}`;
+  const found = await inTurn("translating again what this changes…", () =>
+    text === null ? ask("DELETE", path) : ask("PUT", path, form({ text })));
+  if (found) take(found.changed, place);
+  else if (found === null) {
+    state.sentences[place] = before;
+    drawSentence(place);
+  }
 }
 
 function take(changed, approved = null) {
   for (const sentence of changed) {
-    state.sentences[sentence.place] = sentence;
-    drawSentence(sentence.place);
-    const row = $(`s${sentence.place}`);
-    row.classList.add("fresh");
-    setTimeout(() => row.classList.remove("fresh"), 2000);
+    const { place } = sentence;
+    const area = state.open === place ? $("edit") : null;
+    const untouched = area && area.value === state.sentences[place].translation;
+    state.sentences[place] = sentence;
+    if (untouched) area.value = sentence.translation;
+    drawSentence(place);
+    if (place !== approved) shine($(`s${place}`));
   }
   const others = changed.filter((each) => each.place !== approved).length;
-  $("state").textContent = `${summary()}; ${others} other${others === 1 ? "" : "s"} followed`;
+  const followed = `${others} other${others === 1 ? "" : "s"} followed`;
+  if (!state.waiting) $("state").textContent = `${summary()}; ${approved === null ? `${others} changed` : followed}`;
+}
+
+function shine(row) {
+  row.classList.add("fresh");
+  setTimeout(() => row.classList.remove("fresh"), 2500);
 }
 
 async function recallFrom(file) {
-  $("state").textContent = `reading ${file.name}…`;
-  const found = await attempt(() => ask("POST", `api/documents/${state.id}/memories`, form({ file })));
+  const path = `api/documents/${state.id}/memories`;
+  const found = await inTurn(`reading ${file.name}…`, () => ask("POST", path, form({ file })));
   if (found) take(found.changed);
 }
 
@@ -327,9 +405,9 @@ function showTerms(terms) {
 }
 
 async function useGlossary(values) {
-  $("state").textContent = "translating again what the terms change…";
-  const found = await attempt(() => ask("POST", `api/documents/${state.id}/glossary`, form(values)));
-  if (!found) { $("state").textContent = summary(); return; }
+  const path = `api/documents/${state.id}/glossary`;
+  const found = await inTurn("translating again what the terms change…", () => ask("POST", path, form(values)));
+  if (!found) return;
   if (state.open !== null) toggle(state.open);
   showTerms(found.glossary);
   take(found.changed);
@@ -350,8 +428,15 @@ function takeFile(file, isGlossary = false) {
 }
 
 async function leave() {
+  const approved = state.sentences.filter((each) => each.approved).length;
+  const lost = `Close this document? ${approved} approved sentence${approved === 1 ? " is" : "s are"} not downloaded yet.`;
+  if (approved && !state.saved && !confirm(lost)) return;
+  state.events.close();
   await attempt(() => ask("DELETE", `api/documents/${state.id}`));
+  complain(null);
   state.id = null;
+  remember(null);
+  document.title = "wholedoc";
   $("work").hidden = true;
   $("start").hidden = false;
   $("text").focus();
@@ -374,11 +459,19 @@ $("glossary-file").addEventListener("change", (event) => {
 });
 $("use-terms").addEventListener("click", () => useGlossary({ entries: $("terms").value }));
 $("close").addEventListener("click", leave);
-document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").hidden = Boolean(state.id); });
+for (const kind of ["original", "xliff", "tmx"]) $(`get-${kind}`).addEventListener("click", () => { state.saved = true; });
+document.addEventListener("visibilitychange", () => { // it may have changed on another page
+  if (!document.hidden && state.id && state.ready && !state.waiting && state.open === null) attempt(refresh);
+});
+document.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  $("drop-text").textContent = state.id ? "Drop a translation memory here, or a glossary on its box" : "Drop the document here";
+  $("drop").hidden = false;
+});
 document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("drop").hidden = true; });
 document.addEventListener("drop", (event) => {
   event.preventDefault();
   $("drop").hidden = true;
   takeFile(event.dataTransfer.files[0], $("glossary").contains(event.target));
 });
-attempt(fillLanguages);
+attempt(fillLanguages).then(() => given.get("document") && resume(given.get("document")));
