@@ -1,19 +1,17 @@
-"""What ``wholedoc score`` measures: the perplexity of a corpus, accuracy on a contrastive set.
+"""What ``wholedoc score`` measures: the perplexity of a corpus, accuracy on a discourse set.
 
-A contrastive set asks: is the reference more probable than each of its wrong alternatives?
+A contrastive set asks: is the reference more probable than each of its wrong alternatives? Others
+ask: does the model's own translation hold the form that is expected?
 """
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from wholedoc.config import ScoringMemory
+from wholedoc.config import ItemContext, ScoringMemory
 from wholedoc.corpus.documents import Document, group_documents
-from wholedoc.corpus.readers.lines import read_lines
-from wholedoc.errors import UserError
+from wholedoc.metrics.discourse_sets import ContrastiveItem, ExpectedItem, with_context
 from wholedoc.progress import ProgressBar
 
 if TYPE_CHECKING:  # sets are read before torch is loaded
@@ -21,8 +19,6 @@ if TYPE_CHECKING:  # sets are read before torch is loaded
     from wholedoc.decoding.translator import Translator
     from wholedoc.tm.memory import TranslationMemory
 
-_REQUIRED = ("source", "sentence", "reference", "alternatives")
-_FIELDS = (*_REQUIRED, "target", "kind", "tags")
 _ROUNDING = 1e-5  # log-probabilities this close are equal: batches are summed in another order
 
 
@@ -111,25 +107,7 @@ def score_corpus(
     return ScoredCorpus([document.name for document in documents], scored, whole)
 
 
-# Contrastive sets.
-
-
-@dataclass(frozen=True, slots=True)
-class ContrastiveItem:
-    """A sentence of a document, its translation, and others that are wrong."""
-
-    line: int
-    """Its line in the file, from 1."""
-    source: tuple[str, ...]
-    """The sentences of the document."""
-    sentence: int
-    """Index of the sentence in the document, from 0."""
-    reference: str
-    alternatives: tuple[str, ...]
-    target: tuple[str, ...] | None
-    """Translations of all sentences of the document, where they are given."""
-    kind: str
-    """What the item tests; items without a name of it count in the whole only."""
+# Discourse sets.
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +135,34 @@ class ItemScore:
         """One line of the output."""
         return {
             "line": self.item.line,
-            "kind": self.item.kind,
+            "kind": ", ".join(self.item.kinds),
             "right": self.right,
             "tied": self.tied,
             "reference": self.reference,
             "alternatives": list(self.alternatives),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTranslation:
+    """The model's own translation of an item's sentence."""
+
+    item: ExpectedItem
+    translation: str
+
+    @property
+    def right(self) -> bool:
+        """Whether it holds the form that is expected."""
+        return self.item.accepts(self.translation)
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the output."""
+        return {
+            "line": self.item.line,
+            "kind": ", ".join(self.item.kinds),
+            "right": self.right,
+            "expected": self.item.expected,
+            "translation": self.translation,
         }
 
 
@@ -171,18 +172,25 @@ class Accuracy:
 
     items: int
     right: int
-    ties: int
-    """Items whose reference is only as probable as an alternative; they are not right."""
+    ties: int | None
+    """Items whose reference is only as probable as an alternative; they are not right. None where
+    nothing is compared."""
     accuracy: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The measures that there are."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
-    """The accuracy on a contrastive set."""
+class SetAccuracy:
+    """The accuracy on a discourse set."""
 
     whole: Accuracy
     kinds: dict[str, Accuracy]
     """By kind, in the order of the file; items without a kind are in none."""
+    context: ItemContext = "own"
+    """What the sentences were read with."""
 
     @property
     def summary(self) -> list[str]:
@@ -194,23 +202,27 @@ class Contrast:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """One object for ``score --contrastive --json``."""
-        kinds = {kind: asdict(found) for kind, found in self.kinds.items()}
-        return {**asdict(self.whole), "kinds": kinds}
+        """One object for ``score --contrastive --json`` and ``--ctxpro``."""
+        kinds = {kind: found.to_json() for kind, found in self.kinds.items()}
+        return {**self.whole.to_json(), "kinds": kinds, "context": self.context}
 
 
-def count_right(scores: Sequence[ItemScore]) -> Contrast:
+def count_right(
+    scores: Sequence[ItemScore | ItemTranslation], context: ItemContext = "own"
+) -> SetAccuracy:
     """The accuracy over ``scores``, of which there is at least one, and over each kind of them."""
-    kinds: dict[str, list[ItemScore]] = {}
+    kinds: dict[str, list[ItemScore | ItemTranslation]] = {}
     for score in scores:
-        if score.item.kind:
-            kinds.setdefault(score.item.kind, []).append(score)
-    return Contrast(_accuracy(scores), {kind: _accuracy(found) for kind, found in kinds.items()})
+        for kind in score.item.kinds:
+            kinds.setdefault(kind, []).append(score)
+    by_kind = {kind: _accuracy(found) for kind, found in kinds.items()}
+    return SetAccuracy(_accuracy(scores), by_kind, context)
 
 
-def _accuracy(scores: Sequence[ItemScore]) -> Accuracy:
+def _accuracy(scores: Sequence[ItemScore | ItemTranslation]) -> Accuracy:
     right = sum(score.right for score in scores)
-    return Accuracy(len(scores), right, sum(score.tied for score in scores), right / len(scores))
+    ties = [score.tied for score in scores if isinstance(score, ItemScore)]
+    return Accuracy(len(scores), right, sum(ties) if ties else None, right / len(scores))
 
 
 def score_items(
@@ -242,81 +254,24 @@ def score_items(
     return [scores[i] for i in range(len(items))]
 
 
-def read_contrastive(path: Path) -> list[ContrastiveItem]:
-    """Read a set of one JSON object per line, plain or gzipped; blank lines are skipped."""
-    items = [
-        _ItemReader(f"{path}:{number}").read(number, line)
-        for number, line in enumerate(read_lines(path), start=1)
-        if line and not line.isspace()
-    ]
-    if not items:
-        raise UserError("holds no items", where=str(path), fix="write one JSON object per line")
-    return items
+def translate_items(
+    translator: "Translator", items: Sequence[ExpectedItem]
+) -> Iterator[list[ItemTranslation]]:
+    """Translate the sentence of each item in its document: groups of items, in order.
 
-
-@dataclass(frozen=True, slots=True)
-class _ItemReader:
-    """Reads one line of a set; what is wrong with it is said with its place."""
-
-    where: str
-
-    def fail(self, what: str, fix: str) -> NoReturn:
-        raise UserError(what, where=self.where, fix=fix)
-
-    def read(self, number: int, line: str) -> ContrastiveItem:
-        fields = self.fields(line)
-        source, alternatives = self.texts(fields, "source"), self.texts(fields, "alternatives")
-        target = None if fields.get("target") is None else self.texts(fields, "target")
-        if target is not None and len(target) != len(source):
-            self.fail(
-                f"'target' has {len(target)} sentences, 'source' has {len(source)}",
-                "give one translation for each sentence, or leave 'target' out",
+    The model's own settings of search are used. Nothing but the document is read.
+    """
+    rounds = 1
+    if translator.reads_documents:
+        rounds += translator.config.search.passes
+    else:
+        items = with_context(items, "none")
+    with ProgressBar("translating", rounds * sum(len(item.source) for item in items)) as bar:
+        for group in group_documents(items, lambda item: len(item.source)):
+            documents = translator.translate_documents(
+                [item.source for item in group], progress=bar.advance, measure=False
             )
-        sentence = fields["sentence"]
-        if type(sentence) is not int:  # True is no index
-            self.fail("'sentence' is not a whole number", "give its index in 'source', from 0")
-        if not 0 <= sentence < len(source):
-            self.fail(
-                f"'sentence' is {sentence}, but 'source' has {len(source)} sentences",
-                "give its index in 'source', from 0",
-            )
-        reference = self.text(fields["reference"], "reference")
-        if reference in alternatives:
-            self.fail("an alternative equals the reference", "give only wrong translations")
-        kinds = [name for name in ("kind", "tags") if fields.get(name) is not None]
-        if len(kinds) > 1:
-            self.fail("both 'kind' and 'tags' are given", "give one of them")
-        kind = "".join(self.text(fields[name], name) for name in kinds)
-        return ContrastiveItem(number, source, sentence, reference, alternatives, target, kind)
-
-    def fields(self, line: str) -> dict[str, Any]:
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            self.fail(f"not JSON ({error})", "write one JSON object per line")
-        if not isinstance(fields, dict):
-            self.fail("not a JSON object", 'write {"source": [...], "sentence": 0, ...}')
-        for name in fields:
-            if name not in _FIELDS:
-                self.fail(f"unknown field {name!r}", f"known are {', '.join(_FIELDS)}")
-        for name in _REQUIRED:
-            if name not in fields:
-                self.fail(f"{name!r} is missing", f"add the field {name!r}")
-        return fields
-
-    def texts(self, fields: dict[str, Any], name: str) -> tuple[str, ...]:
-        values = fields[name]
-        if not isinstance(values, list):
-            self.fail(f"{name!r} is not a list", f"write {name!r} as a list of texts")
-        if not values:
-            self.fail(f"{name!r} is empty", f"give at least one text in {name!r}")
-        return tuple(self.text(value, name) for value in values)
-
-    def text(self, value: object, name: str) -> str:
-        if not isinstance(value, str):
-            self.fail(f"{name!r} holds {json.dumps(value)}, which is no text", "write a text")
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            self.fail(f"{name!r} holds half a surrogate pair", "write whole characters")
-        return value
+            yield [
+                ItemTranslation(item, document.sentences[item.sentence])
+                for item, document in zip(group, documents, strict=True)
+            ]
