@@ -24,7 +24,7 @@ def test_a_directory_comes_before_a_shipped_model_of_its_name(tmp_path, monkeypa
     assert find_model("de-en") == shipped_models()["de-en"]  # the folder holds no model
     (tmp_path / "de-en" / "config.toml").touch()
     assert find_model("de-en") == Path("de-en")
-    with pytest.raises(UserError, match=r"no such model.*or de-en, which comes with wholedoc"):
+    with pytest.raises(UserError, match=r"no such model.*or de-en or et-en, which come"):
         find_model("de-fr")
 
 

@@ -1,10 +1,11 @@
 """Measure a model in the box: `python bench/box/evaluate.py MODEL de-en CORPORA --out FILE.json`.
 
-On the test set of each corpus that it was trained on; on news, beside what other systems made of
-it; and on manual pages, which it was not trained on, with and without what a team has: a memory of
-its own (the training set of manual pages), and every second sentence of each document approved.
-The last are scored on the other sentences. Search is that kept with the model. Prints the tables
-of the model card; FILE gets all figures with their signatures.
+On the test set of each corpus that it was trained on, for a document model beside its own sentence
+model and with the memory of another document; on news, beside what other systems made of it; and on
+the documents of one team (German: manual pages, which it was not trained on) with and without what
+a team has: a memory of its own (the training set of that corpus), and every second sentence of each
+document approved. The last are scored on the other sentences. Search is that kept with the model.
+Prints the tables of the model card; FILE gets all figures with their signatures.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import gzip
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import sacrebleu
@@ -23,7 +25,7 @@ from wholedoc.corpus.readers import read_corpus
 from wholedoc.tm.writer import MemoryWriter
 
 TESTS = {"europarl-de-en": "test-europarl7"}  # two in five lines of its test set are not German
-UNSEEN = {"de-en": "manpages-de-en"}
+TEAMS = {"de-en": "manpages-de-en", "et-en": "libreoffice-help-et-en"}
 NEWS = {"de-en": ("newstest2009", "newstest2011", "newstest2016")}
 PEERS = ("bergamot-tiny", "bergamot-base", "google", "microsoft")
 
@@ -43,15 +45,26 @@ class Evaluation:
         documents = documents[: self.most] if self.most else documents
         return tuple([[line[side] for line in each] for each in documents] for side in (0, 1))
 
-    def translate(self, sources: list[list[str]], known: Knowledge | None = None) -> list[str]:
+    def translate(
+        self, sources: list[list[str]], known: Knowledge | None = None, *, shuffle: bool = False
+    ) -> list[str]:
         """All translations, line by line; each sentence must have one."""
-        found = self.translator.translate_documents(sources, measure=False, known=known)
-        lines = [line for document in found for line in document.sentences]
-        texts = [text for document in sources for text in document]
-        empty = sum(not line for line, text in zip(lines, texts, strict=True) if text)
+        return self.passes(sources, known, shuffle=shuffle)[-1]
+
+    def passes(
+        self, sources: list[list[str]], known: Knowledge | None = None, *, shuffle: bool = False
+    ) -> list[list[str]]:
+        """The translations of the sentence model, and after each pass over the documents."""
+        config = replace(self.translator.config.search, shuffle_memory=shuffle)
+        found = self.translator.translate_documents(sources, config, measure=False, known=known)
+        most = max(len(document.history) for document in found)  # a settled document has fewer
+        histories = [[*d.history, *[d.history[-1]] * (most - len(d.history))] for d in found]
+        passes = [_flat(list(each)) for each in zip(*histories, strict=True)]
+        texts = _flat(sources)
+        empty = sum(not line for line, text in zip(passes[-1], texts, strict=True) if text)
         assert not empty, f"{empty} sentences without a translation"
-        assert not any("<unk>" in line for line in lines)
-        return lines
+        assert not any("<unk>" in line for line in passes[-1])
+        return passes
 
     def add(self, name: str, system: str, lines: Sequence[str], references: Sequence[str]) -> None:
         """Score a system on a test set."""
@@ -66,7 +79,12 @@ class Evaluation:
         """The test sets of the corpora that it was trained on."""
         for corpus in CORPORA[self.pair]:
             sources, references = self.read(corpus, TESTS.get(corpus, "test"))
-            self.add(corpus, "box", self.translate(sources), _flat(references))
+            wanted, passes = _flat(references), self.passes(sources)
+            if self.translator.reads_documents:
+                self.add(corpus, "its sentence model", passes[0], wanted)
+                shuffled = self.translate(sources, shuffle=True)
+                self.add(corpus, "box, another document's memory", shuffled, wanted)
+            self.add(corpus, "box", passes[-1], wanted)
 
     def news(self) -> None:
         """News, and what other systems make of them."""
@@ -80,9 +98,8 @@ class Evaluation:
                 self.add(prefix, peer, lines[: len(wanted)], wanted)
 
     def team(self) -> None:
-        """Documents of a kind that it was not trained on, with what their team has."""
-        if (corpus := UNSEEN.get(self.pair)) is None:
-            return
+        """The documents of a team, with what that team has."""
+        corpus = TEAMS[self.pair]
         sources, references = self.read(corpus, "test")
         approved = [{t: doc[t] for t in range(0, len(doc), 2)} for doc in references]
         rest = [t % 2 == 1 for document in references for t in range(len(document))]
