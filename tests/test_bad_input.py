@@ -18,6 +18,7 @@ from toy import toy_config, write_toy
 
 import wholedoc.cli
 from wholedoc.decoding.translator import Translator
+from wholedoc.training import loop
 from wholedoc.training.stages import train
 
 PROGRESS = re.compile(
@@ -89,7 +90,17 @@ def case(function: Callable[[Place], Bad]) -> Callable[[Place], Bad]:
 
 @case
 def no_command(at: Place) -> Bad:
-    return [], "no command", "--help"
+    return [], "no command is given", "see wholedoc --help"
+
+
+@case
+def no_memory_to_build(at: Place) -> Bad:
+    return ["tm", "build"], "Missing argument", "see wholedoc tm build --help"
+
+
+@case
+def export_of_a_shipped_model(at: Place) -> Bad:
+    return ["export", "de-en", "out"], "is an export already"
 
 
 @case
@@ -204,7 +215,7 @@ CASES |= {
     f"out_of_range:{setting}": _out_of_range(setting, range_)
     for setting, range_ in [
         ("seed=-1", "between 0 and 4294967295"),
-        ("model.hidden=0", "at least 1"),
+        ("model.hidden=0", "between 1 and 4096"),
         ("data.max_words=-1", "at least 0"),
         ("stage1.learning_rate=0.0", "at least 1e-12"),
         ("stage1.clip=-1.0", "at least 0"),
@@ -516,8 +527,8 @@ def disk_full_at_the_checkpoint(at: Place) -> Bad:
 def disk_full_at_the_log(at: Place) -> Bad:
     run = at.model()
     (run / "stage1.checkpoint").unlink()
-    (run / "log.jsonl").unlink()
-    (run / "log.jsonl").symlink_to("/dev/full")
+    full = Path("/dev/full")
+    at.monkeypatch.setattr(loop, "append_to", lambda _: full.open("ab", buffering=0))
     return at.resume(), "run/log.jsonl: cannot write: No space left", "make room"
 
 
@@ -548,7 +559,7 @@ def no_such_model(at: Place) -> Bad:
 
 @case
 def model_that_is_a_file(at: Place) -> Bad:
-    return ["translate", "toy.toml", "dev.src"], "toy.toml: no such model", "directory"
+    return ["translate", "toy.toml", "dev.src"], "toy.toml: is a file, not a model", "directory"
 
 
 @case
@@ -857,7 +868,8 @@ def check(code: int, output: str, errors: str, expected: tuple[str, ...]) -> Non
     assert lines[0].startswith("wholedoc: ")
     for text in expected:
         assert text in lines[0]
-    assert "; " in lines[0] or "(see wholedoc --help)" in lines[0], "does not say what to do"
+    helps = "; " in lines[0] or re.search(r"\(see wholedoc .*--help\)", lines[0])
+    assert helps, "does not say what to do"
     assert code == 2
     assert output == ""
 
