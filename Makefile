@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: setup demo demo-artificial test lint types clean
+.PHONY: setup demo demo-artificial test lint types fuzz audit sbom tools release clean
 
 setup: $(VENV)/.installed
 
@@ -15,13 +15,17 @@ $(VENV)/.installed: pyproject.toml hatch_build.py wholedoc/kernels/build.py $(wi
 	$(BIN)/python -c 'from wholedoc.kernels import describe; print("CPU kernels:", describe())'
 	touch $@
 
-# A handbook is translated by the model in the box with a translation memory, then the page is served.
+# A handbook is translated by the model in the box with a translation memory and a glossary, then the page is
+# served, without the glossary: it shows what an approved sentence does.
 # DEMO_SECONDS=… ends it by itself.
 demo: setup
 	mkdir -p demo && cp docs/examples/* demo
 	cd demo && test -d handbook || ../$(BIN)/wholedoc tm build handbook handbook.tmx
-	cd demo && ../$(BIN)/wholedoc translate de-en washer-dryer.md --tm handbook -o washer-dryer.en.md && cat washer-dryer.en.md
-	@echo 'Now in the browser: open the address below and drop demo/washer-dryer.md on the page.'
+	cd demo && ../$(BIN)/wholedoc translate de-en washer-dryer.md --tm handbook --glossary terms.tsv -o washer-dryer.en.md
+	@echo && cat demo/washer-dryer.en.md && echo
+	@echo 'That was demo/washer-dryer.md, translated with a memory of 121 sentences and a glossary of 3 terms.'
+	@echo 'Now without the glossary, on a page: open the address below in a browser, drop demo/washer-dryer.md on it,'
+	@echo 'put right what is wrong in sentence 4 and press Ctrl+Enter: other sentences follow. Ctrl+C here ends it.'
 	cd demo && ../$(BIN)/wholedoc serve de-en --tm handbook --port $(or $(DEMO_PORT),8000) --seconds $(or $(DEMO_SECONDS),0)
 
 # The paper's memories on an artificial corpus, for which the best possible is known.
@@ -38,6 +42,37 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+# 100,000 inputs to all readers of files and 20,000 requests to the service; some hours. By atheris
+# where it can be installed, else by hypothesis.
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || $(BIN)/python -m pip install --quiet --disable-pip-version-check schemathesis
+	$(BIN)/python tests/faults/fuzz.py --out bench/faults/results/fuzz.json $(FUZZ)
+
+# Known faults in what users install; asks a database on the network, and fails without it.
+audit: tools build/users/.installed
+	build/users/bin/pip freeze --exclude wholedoc | sed 's/+cpu//' > build/requirements.txt
+	build/tools/bin/pip-audit --strict --no-deps --disable-pip -r build/requirements.txt
+
+# What users install, as CycloneDX.
+sbom: tools build/users/.installed
+	build/tools/bin/cyclonedx-py environment build/users/bin/python --output-reproducible --of JSON -o build/sbom.json
+
+build/users/.installed: pyproject.toml
+	$(PYTHON) -m venv build/users
+	build/users/bin/pip install --quiet --disable-pip-version-check .
+	touch $@
+
+tools: build/tools/.installed
+
+build/tools/.installed:
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/pip install --quiet --disable-pip-version-check 'pip-audit>=2.7,<3' 'cyclonedx-bom>=6,<8'
+	touch $@
+
+# Wheel and sdist, installed into fresh environments and tested outside the checkout.
+release:
+	PYTHON=$(PYTHON) .ci/release
 
 clean:
 	rm -rf $(VENV) demo demo-artificial build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

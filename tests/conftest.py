@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402 (the hook has to come before the imports it acts on)
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from wholedoc.corpus.batches import Batch, pad
 from wholedoc.corpus.vocabulary import BOS, EOS
 from wholedoc.model.translation import TranslationModel, initialise
 from wholedoc.training.stages import train
+
+# A shell that starts the suite in the background has SIGINT ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MakeModel = Callable[..., TranslationModel]
 MakeBatch = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Batch]

@@ -19,7 +19,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 BASE = ("config", "errors", "files", "progress")
 LAYERS = (
     *("kernels", "rendering", "corpus", "formats", "synthetic", "tm", "model", "store", "decoding"),
-    *("training", "metrics", "experiment", "benchmark", "app", "service", "cli", "__main__"),
+    *("training", "metrics", "experiment", "benchmark", "app", "service", "bulk", "cli"),
+    "__main__",
 )
 RANK = dict.fromkeys(BASE, 0) | {name: rank for rank, name in enumerate(LAYERS, start=1)}
 

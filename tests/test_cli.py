@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from toy import write_toy
 
 import wholedoc
 import wholedoc.cli
-from wholedoc.config import load_config
 from wholedoc.decoding.translator import Translator
 from wholedoc.metrics.scores import DiscourseShares
 from wholedoc.training.loop import read_log
@@ -48,6 +46,7 @@ COMMANDS = {
     "tm search",
     "tm stats",
     "tm remove",
+    "tm publish",
 }
 
 
@@ -99,6 +98,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Help and version
+
+
+def command_parameters() -> dict[str, set[str]]:
+    """The options and arguments of each command, as typer knows them."""
+    group = typer.main.get_command(wholedoc.cli.app)
+    found: dict[str, set[str]] = {}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        inner = {f"{name} {key}": each for key, each in getattr(command, "commands", {}).items()}
+        for full_name, each in (inner or {name: command}).items():
+            options = {option for p in each.params for option in (*p.opts, *p.secondary_opts)}
+            found[full_name] = options | {"--help"}
+    return found
 
 
 def test_the_commands_are_those_of_the_documentation() -> None:
@@ -628,78 +639,6 @@ def test_evaluate_one_system(outputs: list[str], cli: Cli) -> None:
 
 
 # What the documentation says
-
-
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def command_parameters() -> dict[str, set[str]]:
-    """The options and arguments of each command, as typer knows them."""
-    group = typer.main.get_command(wholedoc.cli.app)
-    found: dict[str, set[str]] = {}
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
-        inner = {f"{name} {key}": each for key, each in getattr(command, "commands", {}).items()}
-        for full_name, each in (inner or {name: command}).items():
-            options = {option for p in each.params for option in (*p.opts, *p.secondary_opts)}
-            found[full_name] = options | {"--help"}
-    return found
-
-
-def documented_commands() -> list[str]:
-    """The commands in code blocks of the documentation, each on one line."""
-    found = []
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
-        if not page.exists():
-            continue
-        blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-        for line in "".join(blocks).replace("\\\n", " ").splitlines():
-            if re.match(r"\$? ?(wholedoc|make|torchrun|python3? -m wholedoc) ", line):
-                found.append(" ".join(line.split("#")[0].removeprefix("$ ").split()))
-    return sorted(set(found))
-
-
-def test_the_readme_shows_how_to_train_and_translate() -> None:
-    found = "\n".join(documented_commands())
-    for start in ("make demo", "make test", "wholedoc train", "wholedoc translate"):
-        assert start in found
-
-
-def documented_config(name: str, directory: Path) -> str | Path:
-    """A shipped configuration, or the file that the README prints under this name."""
-    if not name.endswith(".toml"):
-        return name
-    block = re.search(r"^Write `my.toml`.*?^```toml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    assert block is not None
-    file = directory / name
-    file.write_text(block[1])
-    return file
-
-
-@pytest.mark.parametrize("line", documented_commands())
-def test_documented_commands_exist(line: str, cli: Cli, tmp_path: Path) -> None:
-    words = shlex.split(line)
-    if words[0] == "make":
-        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        assert words[1] in targets
-        return
-    if words[0] == "torchrun":
-        from torch.distributed.run import get_args_parser
-
-        launched = get_args_parser().parse_args(words[1:])
-        assert launched.module
-        words = [launched.training_script, *launched.training_script_args]
-    command, arguments = (words[1], words[2:]) if words[0] == "wholedoc" else (words[3], words[4:])
-    known = command_parameters()
-    if command == "tm":
-        command, arguments = f"tm {arguments[0]}", arguments[1:]
-    assert command in known
-    for word in arguments:
-        if word.startswith("-") and word != "-":
-            assert word.partition("=")[0] in known[command]
-    if command == "train" and not arguments[0].startswith("-"):  # the run's own, when it resumes
-        settings = [b for a, b in pairwise(arguments) if a == "--set"]
-        load_config(documented_config(arguments[0], tmp_path), settings)
-    assert cli(*command.split(), *arguments, "--help").code == 0
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])

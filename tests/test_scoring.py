@@ -32,15 +32,8 @@ from wholedoc.decoding.scoring import (
 from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.errors import UserError
-from wholedoc.metrics.scoring import (
-    Accuracy,
-    ContrastiveItem,
-    ItemScore,
-    count_right,
-    read_contrastive,
-    score_corpus,
-    score_items,
-)
+from wholedoc.metrics.discourse_sets import ContrastiveItem, read_contrastive
+from wholedoc.metrics.scoring import Accuracy, ItemScore, count_right, score_corpus, score_items
 from wholedoc.model.memory import Readings
 from wholedoc.model.translation import TranslationModel
 from wholedoc.store.run import Run
@@ -310,7 +303,14 @@ def test_the_python_call(translator: Translator) -> None:
 
 def item(line: int = 1, target: tuple[str, ...] | None = None, t: int = 0) -> ContrastiveItem:
     source = ("s1 s2", "s3", "s4 s5 s6")
-    return ContrastiveItem(line, source, t, f"t{line} t2", ("t7", f"t{line} t8 t9"), target, "")
+    return ContrastiveItem(
+        line=line,
+        source=source,
+        sentence=t,
+        target=target,
+        reference=f"t{line} t2",
+        alternatives=("t7", f"t{line} t8 t9"),
+    )
 
 
 TARGET = ("t1 t2", "t3", "t4 t5 t6")
@@ -358,10 +358,10 @@ def test_a_reference_is_right_if_it_is_strictly_better() -> None:
     cases = [(-1.0, (-2.0, -3.0), True), (-2.0, (-3.0, -1.0), False), (-1.0, (-1.0,), False)]
     scores = [ItemScore(item(), *case[:2]) for case in cases]
     assert [score.right for score in scores] == [case[2] for case in cases]
-    kinds = ["a", "b", ""]
+    kinds = [("a", "c"), ("b", "c"), ()]
     named = [
-        replace(score, item=replace(score.item, kind=kind))
-        for score, kind in zip(scores, kinds, strict=True)
+        replace(score, item=replace(score.item, kinds=some))
+        for score, some in zip(scores, kinds, strict=True)
     ]
     assert count_right(named).to_json() == {
         "items": 3,
@@ -370,8 +370,10 @@ def test_a_reference_is_right_if_it_is_strictly_better() -> None:
         "accuracy": pytest.approx(1 / 3),
         "kinds": {
             "a": {"items": 1, "right": 1, "ties": 0, "accuracy": 1.0},
+            "c": {"items": 2, "right": 1, "ties": 0, "accuracy": 0.5},
             "b": {"items": 1, "right": 0, "ties": 0, "accuracy": 0.0},
         },
+        "context": "own",
     }
 
 
@@ -393,7 +395,7 @@ def test_ties_are_counted_and_said() -> None:
 
 
 def test_translations_of_unknown_words_alone_are_ties(translator: Translator) -> None:
-    unheard = ContrastiveItem(1, ("s1 s2", "s3"), 0, "t1 north", ("t1 south",), None, "")
+    unheard = replace(item(), reference="t1 north", alternatives=("t1 south",))
     assert count_right(score_items(translator, [unheard])).whole == Accuracy(1, 0, 1, 0.0)
 
 
@@ -406,10 +408,10 @@ def test_a_set_is_read(tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
     path.write_text("\n".join(lines))
     found = read_contrastive(path)
-    assert [(i.line, i.kind, i.target) for i in found] == [
-        (2, "", None),
-        (4, "pronoun", ("t1", "t2")),
-        (5, "x", None),
+    assert [(i.line, i.kinds, i.target) for i in found] == [
+        (2, (), None),
+        (4, ("pronoun",), ("t1", "t2")),
+        (5, ("x",), None),
     ]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     assert read_contrastive(path) == found
@@ -592,7 +594,7 @@ def test_a_contrastive_set(files: list[Path], translator: Translator, cli: Cli) 
     code, output, errors = cli(*arguments, "-o", "out.jsonl", "--json")
     assert (code, errors) == (0, "")
     found = json.loads(output)
-    assert list(found) == ["items", "right", "ties", "accuracy", "kinds"]
+    assert list(found) == ["items", "right", "ties", "accuracy", "kinds", "context"]
     assert found["kinds"]["words"] == {"items": 2, "right": 1, "ties": 0, "accuracy": 0.5}
     items = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [i["line"] for i in items] == [1, 3, 5]
@@ -607,6 +609,116 @@ def test_a_contrastive_set(files: list[Path], translator: Translator, cli: Cli) 
     assert output.startswith("all: ")
     alone = cli(*arguments, "--sentence-model", "-o", "alone.jsonl")[0]
     assert (alone, Path("alone.jsonl").read_text() == Path("out.jsonl").read_text()) == (0, False)
+
+
+def make_discevalmt() -> None:
+    """Two blocks in which each translation is right once and wrong once."""
+    texts = ("t1 t2", "t3 t4 t5"), ("t6 t7", "t8")
+    blocks = {
+        name: {
+            "src": [f"s{name} s2 s3", "s4 s5"],
+            "trg": [
+                {"correct": [f"t{name}", texts[i][j]], "incorrect": [f"t{name}", texts[i][1 - j]]}
+                for j in (0, 1)
+            ],
+        }
+        for i, name in enumerate("12")
+    }
+    Path("anaphora.json").write_text(json.dumps(blocks, indent=2))
+
+
+def test_contexts_of_a_set(files: list[Path], translator: Translator, cli: Cli) -> None:
+    make_discevalmt()
+    arguments = (files[0], "--contrastive", "anaphora.json")
+    scores = {}
+    for context in ("own", "none", "shuffled"):
+        code, output, errors = cli(*arguments, "--context", context, "-o", "items", "--json")
+        assert (code, errors) == (0, "")
+        found = json.loads(output)
+        assert (found["items"], found["context"]) == (4, context)
+        assert found["kinds"]["correct"]["items"] == 4
+        if context == "none":  # without context, of two opposite items one is right
+            assert found["accuracy"] == 0.5
+        items = [json.loads(line) for line in Path("items").read_text().splitlines()]
+        scores[context] = [i["reference"] for i in items]
+    documents = {
+        "own": (["s1 s2 s3", "s4 s5"], ["t1", "t1 t2"]),
+        "none": (["s4 s5"], ["t1 t2"]),
+        "shuffled": (["s2 s2 s3", "s4 s5"], ["t2", "t1 t2"]),
+    }
+    for context, (source, target) in documents.items():
+        expected = translator.score(source, target).log_probabilities[-1]
+        assert scores[context][0] == pytest.approx(expected, abs=1e-4)
+    assert len({round(found[0], 5) for found in scores.values()}) == 3
+    assert cli(*arguments)[1] == cli(*arguments, "--context", "own")[1]
+
+
+def make_ctxpro(count: int = 4) -> tuple[str, str, str]:
+    """A set and its inputs: sentences 1 to 4 after two others; SRC and the option."""
+    sentences = [f"s{n} s{n + 1} s{n + 2}" for n in range(1, count + 1)]
+    fields = {"expected": "T3", "rule": "R", "ante distance": 1}
+    examples = [{**fields, "src segment": text} for text in sentences]
+    lines = [f"s{n} s7<eos> s8 s9<eos> {text}\n" for n, text in enumerate(sentences, start=1)]
+    Path("set.json").write_text(json.dumps(examples))
+    Path("inputs").write_text("".join(lines))
+    return "inputs", "--ctxpro", "set.json"
+
+
+@pytest.mark.parametrize("context", ["own", "none", "shuffled"])
+def test_a_set_of_ctxpro(context: str, files: list[Path], translator: Translator, cli: Cli) -> None:
+    arguments = (files[0], *make_ctxpro(), "--context", context)
+    code, output, errors = cli(*arguments, "--json", "-o", "items")
+    assert (code, errors) == (0, "")
+    found = json.loads(output)
+    assert list(found) == ["items", "right", "accuracy", "kinds", "context"]
+    items = [json.loads(line) for line in Path("items").read_text().splitlines()]
+    assert [i["line"] for i in items] == [1, 2, 3, 4]
+    assert {i["kind"] for i in items} == {"R, antecedent before"}
+    for i, made in enumerate(items, start=1):
+        other = {"own": i, "shuffled": (i + 1) % 4 + 1}.get(context)
+        before = [f"s{other} s7", "s8 s9"] if other else []
+        expected = translator.translate([*before, f"s{i} s{i + 1} s{i + 2}"]).sentences[-1]
+        assert made["translation"] == expected
+        assert made["right"] == ("t3" in expected.split())
+    assert found["right"] == sum(i["right"] for i in items)
+    assert found["kinds"]["antecedent before"]["items"] == found["items"] == 4
+    assert cli(*arguments)[1].startswith(f"all: {25 * found['right']}.0 % right, ")
+
+
+def test_a_sentence_model_translates_the_sentences_alone(
+    files: list[Path], translator: Translator, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    translate = Translator.translate_documents
+
+    def spy(self, documents, *arguments, **options):  # type: ignore[no-untyped-def]
+        sizes.extend(map(len, documents))
+        return translate(self, documents, *arguments, **options)
+
+    monkeypatch.setattr(Translator, "translate_documents", spy)
+    assert cli(files[0], *make_ctxpro(), "--sentence-model", "-o", "items")[0] == 0
+    assert sizes == [1, 1, 1, 1]
+    first = json.loads(Path("items").read_text().splitlines()[0])
+    expected = translator.without_memory().translate(["s1 s7", "s8 s9", "s1 s2 s3"]).sentences
+    assert first["translation"] == expected[-1]
+
+
+def test_what_is_translated_before_an_interruption_is_kept(
+    files: list[Path], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wholedoc.corpus.documents.GROUP_SENTENCES", 6)  # two items
+    translate, calls = Translator.translate_documents, iter((1, 2))
+
+    def interrupted(self, documents, *arguments, **options):  # type: ignore[no-untyped-def]
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return translate(self, documents, *arguments, **options)
+
+    monkeypatch.setattr(Translator, "translate_documents", interrupted)
+    code, output, errors = cli(files[0], *make_ctxpro(), "-o", "items")
+    assert (code, output) == (130, "")
+    assert "items.part: kept what was finished" in errors
+    assert len(Path("items.part").read_text().splitlines()) == 2
 
 
 def short(files: list[Path]) -> list[str | Path]:
@@ -628,7 +740,17 @@ BAD_COMMANDS: dict[str, tuple[Callable[[list[Path]], list[str | Path]], str]] = 
     "line counts": (short, "b"),
     "no translations": (lambda files: files[:2], "give the target side too"),
     "nothing": (lambda files: files[:1], "nothing to score is given"),
-    "both": (lambda files: [*files, "--contrastive", "set"], "--contrastive: takes the place"),
+    "both": (lambda files: [*files, "--contrastive", "set"], "--contrastive: does not go with SRC"),
+    "context of a corpus": (lambda files: [*files, "--context", "none"], "--context: goes with"),
+    "no inputs": (lambda files: [files[0], "--ctxpro", "set"], "--ctxpro: the inputs of the set"),
+    "two sets": (
+        lambda files: [files[0], "--ctxpro", "a", "--contrastive", "b"],
+        "--contrastive: does not go with --ctxpro",
+    ),
+    "translations of a set": (
+        lambda files: [*files, "--ctxpro", "set"],
+        "--ctxpro: does not go with TRG; give SRC alone",
+    ),
     "no context": (lambda files: [*files, "--context-use", "--sentence-model"], "--context-use"),
     "no file": (lambda files: [files[0], "none", files[2]], "none: no such file"),
     "no set": (lambda files: [files[0], "--contrastive", "none"], "none: no such file"),
@@ -707,4 +829,4 @@ def test_what_cannot_be_recalled_is_said(
     items.write_text(json.dumps(GOOD) + "\n", encoding="utf-8")
     refused = cli(recalling.directory, "--contrastive", items, "--approved")
     assert refused[0] == 2
-    assert "--approved: goes with neither --contrastive nor --context-use" in refused[2]
+    assert "--approved: does not go with --contrastive" in refused[2]

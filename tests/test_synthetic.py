@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from wholedoc.corpus.vocabulary import WordVocabulary
 from wholedoc.errors import UserError
+from wholedoc.metrics.discourse_sets import read_contrastive
 from wholedoc.metrics.phenomena import read_key
-from wholedoc.metrics.scoring import read_contrastive
 from wholedoc.synthetic import FORMAT, SPLITS, make_contrasts, write_synth
 from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, expect, make_key
 from wholedoc.synthetic.documents import (
@@ -445,7 +445,7 @@ def test_contrastive_sets_agree_with_their_keys(split: str, tmp_path: Path) -> N
         assert contrast.source == tuple(src[i] for i in here)
         assert contrast.target == tuple(trg[i] for i in here)
         assert contrast.sentence == item.sentence
-        assert contrast.kind == item.kind
+        assert contrast.kinds == (item.kind,)
         assert contrast.reference == trg[item.line]
         assert len(contrast.alternatives) == len(item.alternatives)
 

@@ -9,6 +9,7 @@ docstrings under the fields.
 import dataclasses
 import difflib
 import json
+import math
 import sys
 import tomllib
 import types
@@ -32,16 +33,31 @@ class Interval:
     high: float = sys.float_info.max
 
     def __str__(self) -> str:
-        if self.high == sys.float_info.max:
+        if self.high in (sys.float_info.max, 1e300, MOST):
             return f"at least {self.low:g}"
         return f"between {self.low:g} and {self.high:.15g}"
 
 
-Count = Annotated[int, Interval(1)]
+MOST = 10**9
+"""Of numbers that cost nothing, such as a threshold; those that cost memory or time have less."""
+Count = Annotated[int, Interval(1, MOST)]
+CountOrZero = Annotated[int, Interval(0, MOST)]
+Positive = Annotated[float, Interval(1e-12, 1e300)]
+NotNegative = Annotated[float, Interval(0, MOST)]
 BeamWidth = Annotated[int, Interval(1, 100)]
-CountOrZero = Annotated[int, Interval(0)]
-Positive = Annotated[float, Interval(1e-12)]
-NotNegative = Annotated[float, Interval(0)]
+Width = Annotated[int, Interval(1, 4096)]
+VocabularySize = Annotated[int, Interval(0, 1_000_000)]
+MOST_EMBEDDED = 2**28
+"""Of ``vocabulary.size`` times ``model.embedding``: a gigabyte of weights."""
+Epochs = Annotated[int, Interval(0, 100_000)]
+Passes = Annotated[int, Interval(0, 100)]
+Tokens = Annotated[int, Interval(1, 200_000)]
+TokensOrZero = Annotated[int, Interval(0, 200_000)]
+SentenceTokens = Annotated[int, Interval(1, 10_000)]
+Known = Annotated[int, Interval(0, 256)]
+MOST_TOML_BYTES = 30_000
+"""Of a file: keys of many parts take the square of their number."""
+MOST_SEED = 2**32 - 1
 Share = Annotated[float, Interval(0, 0.95)]
 MemoryName = Literal["none", "src", "trg", "both"]
 FusionName = Literal["none", "context", "output"]
@@ -50,6 +66,7 @@ Order = Literal["parallel", "sequential"]
 FirstPass = Literal["base", "document"]
 UnknownWords = Literal["none", "copy", "lexicon"]
 ScoringMemory = Literal["given", "generated"]
+ItemContext = Literal["own", "none", "shuffled"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,7 @@ class VocabularyConfig:
 
     kind: Literal["word", "subword"] = "subword"
     """``word``: Moses tokens, lower-cased, rare ones unknown. ``subword``: sentencepiece, cased."""
-    size: CountOrZero = 8000
+    size: VocabularySize = 8000
     """Number of entries; for ``word`` a limit, 0 for none."""
     min_frequency: Count = 5
     """``word`` only: rarer words are unknown."""
@@ -106,11 +123,11 @@ class VocabularyConfig:
 class ModelConfig:
     """Sizes and choices of the network."""
 
-    hidden: Count = 512
+    hidden: Width = 512
     """H: width of each recurrent layer and direction."""
-    embedding: Count = 512
+    embedding: Width = 512
     """Width of the word embeddings."""
-    alignment: Count = 256
+    alignment: Width = 256
     """A: width of the attention's hidden layer."""
     initial_state: Literal["zero", "encoder"] = "zero"
     """Where the decoder starts: at zero (the paper's code) or at a learned view of the source."""
@@ -155,6 +172,10 @@ class ModelConfig:
         return self.reads_target or self.context == "prevtrg"
 
 
+SENTENCE_MODEL = ("hidden", "embedding", "alignment", "initial_state", "tie")
+"""Those that the sentence model depends on."""
+
+
 @dataclass(frozen=True)
 class StageConfig:
     """One stage of training."""
@@ -172,8 +193,8 @@ class StageConfig:
     """The first epoch at whose end the ``epoch`` schedule decays."""
     warmup: CountOrZero = 0
     """Updates over which the learning rate rises from zero."""
-    epochs: Count = 10
-    """Passes over the training set, at most."""
+    epochs: Epochs = 10
+    """Passes over the training set, at most; 0, in stage 1 with ``init``, keeps its weights."""
     patience: CountOrZero = 0
     """Stop after so many epochs without a better dev perplexity; 0 never stops early."""
     normalisation: Literal["sum", "token"] = "sum"
@@ -184,7 +205,7 @@ class StageConfig:
     """Probability spread over all words in the training loss; perplexities never include it."""
     dropout: Share = 0.0
     """Rate at the inputs and the top output of every recurrent layer of encoder and decoder."""
-    batch_tokens: Count = 1000
+    batch_tokens: Tokens = 1000
     """Positions of a batch on its longer side; padding counts, but not in stage 2."""
     precision: Literal["single", "mixed"] = "single"
     """``mixed``: on CPUs that are known to multiply 16-bit numbers (bfloat16) faster than 32-bit
@@ -205,7 +226,7 @@ class DocumentStageConfig(StageConfig):
     at the sentence model."""
     target_memory: Literal["generated", "gold"] = "generated"
     """Target cells in training: from the stage-1 model's translations, or from the references."""
-    update_tokens: CountOrZero = 0
+    update_tokens: TokensOrZero = 0
     """Documents share an update up to this many tokens; 0 makes one update per document."""
 
 
@@ -217,7 +238,7 @@ class SearchConfig:
     """Hypotheses followed at once; 1 is greedy search."""
     length_penalty: NotNegative = 1.0
     """A hypothesis is ranked by log P / words**length_penalty; 0 ranks by log P."""
-    passes: CountOrZero = 1
+    passes: Passes = 1
     """Updates of each translation by block coordinate descent; 0 leaves the sentence model's."""
     order: Order = "parallel"
     """``parallel``: a pass sees the translations before it; ``sequential``: also its own so far."""
@@ -226,17 +247,17 @@ class SearchConfig:
     the source memory alone."""
     shuffle_memory: bool = False
     """A control: each document reads the memory of another one of those translated with it."""
-    max_length_factor: Positive = 2.0
+    max_length_factor: Annotated[float, Interval(0.01, 100)] = 2.0
     """Longest translation, in tokens per source token ..."""
-    max_length_extra: CountOrZero = 10
+    max_length_extra: Annotated[int, Interval(0, 10_000)] = 10
     """... plus this many ..."""
-    max_length: Count = 1000
+    max_length: SentenceTokens = 1000
     """... and never more than this."""
-    sentence_tokens: Count = 400
+    sentence_tokens: SentenceTokens = 400
     """Source sentences of more tokens than this are translated in pieces ..."""
-    piece_tokens: Count = 100
+    piece_tokens: SentenceTokens = 100
     """... of at most this many."""
-    batch_tokens: Count = 8000
+    batch_tokens: Tokens = 8000
     """Source positions times beam that are searched at once."""
     replace_unknown: UnknownWords = "none"
     """``word`` vocabularies: put the attended source word, or its translation, for ``<unk>``."""
@@ -251,9 +272,9 @@ class MemoryConfig:
     keep: bool = False
     """Keep the training set in the run directory as a translation memory, which translating then
     recalls from."""
-    pairs: CountOrZero = 8
+    pairs: Known = 8
     """Pairs of translation memories that a sentence may recall: those that cover it best."""
-    approved: CountOrZero = 16
+    approved: Known = 16
     """Approved sentences of its own document that a sentence may recall: its best matches."""
     exact: bool = True
     """A sentence that was approved before in its document, or that a translation memory has, gets
@@ -264,16 +285,19 @@ class MemoryConfig:
 class Config:
     """Everything that determines a run."""
 
-    seed: Annotated[int, Interval(0, 2**32 - 1)] = 1
+    seed: Annotated[int, Interval(0, MOST_SEED)] = 1
     """Source of all randomness."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live; ``auto`` takes CUDA if there is any."""
     share: bool = True
     """Reuse finished stages of the runs in the same folder, where they are the same."""
-    samples: CountOrZero = 32
+    samples: Annotated[int, Interval(0, 10_000)] = 32
     """Dev sentences translated after each epoch of stages 1 and 2, for BLEU and a look; 0: none."""
     tensorboard: bool = False
     """Write the figures of the log for TensorBoard too."""
+    init: str = ""
+    """A trained model to begin with: a run, an export, or one that comes with wholedoc. Its
+    vocabularies are used, and stage 1 begins at the weights of its sentence model."""
     data: DataConfig = field(default_factory=DataConfig)
     """Corpora and filters."""
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
@@ -372,7 +396,7 @@ def _parse(setting: str, origins: _Origins) -> dict[str, Any]:
     origins.settings.pop(key, None)  # the last one counts, and comes last
     origins.settings[key] = setting
     value: Any = text
-    with suppress(tomllib.TOMLDecodeError):
+    with suppress(ValueError, RecursionError):
         value = tomllib.loads(f"value = {text}")["value"]
     *sections, last = key.split(".")
     values = {last: value}
@@ -396,9 +420,11 @@ def find_model(name: str | Path) -> Path:
     if directory.is_dir():
         what = "is not a run directory: config.toml is missing"
         fix = "give the directory that `wholedoc train` wrote"
+    elif directory.is_file():
+        what, fix = "is a file, not a model", "name a model before it: the directory of a run"
     else:
         what, fix = "no such model", "give the directory of a run"
-    fix += "".join(f", or {name}, which comes with wholedoc" for name in shipped)
+    fix += f", or {' or '.join(shipped)}, which come with wholedoc"
     raise UserError(what, where=str(name), fix=fix)
 
 
@@ -410,12 +436,15 @@ def shipped_models() -> dict[str, Path]:
 
 def read_toml(file: Path) -> dict[str, Any]:
     """The values of a TOML file."""
+    if file.stat().st_size > MOST_TOML_BYTES:
+        what = f"a configuration of more than {MOST_TOML_BYTES:,} bytes"
+        raise UserError(what, where=str(file), fix="say only what differs from its base")
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         fix = "a configuration is UTF-8 TOML"
         raise UserError("not a text file", where=str(file), fix=fix) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers without end, and deep nesting
         raise UserError(f"not valid TOML: {error}", where=str(file), fix="correct it") from error
 
 
@@ -457,11 +486,20 @@ def _check_together(config: Config, origins: _Origins) -> None:
         what = f"model.context = '{context}' does not go with model.memory = '{memory}'"
         fix = "set model.memory='none' and model.fusion='none', or model.context='none'"
         raise UserError(what, where=origins.of("model.context", "model.memory"), fix=fix)
+    for stage in ("stage0", "stage1", "stage2"):
+        if not config.stage(stage).epochs and not (stage == "stage1" and config.init):
+            what = f"{stage}.epochs = 0 would leave random weights as they are"
+            fix = f"set {stage}.epochs to at least 1" + " or set init" * (stage == "stage1")
+            raise UserError(what, where=origins.of(f"{stage}.epochs", "init"), fix=fix)
     if tie != "none" and embedding != hidden:
         widths = f"model.embedding is {embedding} and model.hidden {hidden}"
         what = f"model.tie = '{tie}' needs equal widths, but {widths}"
         where = origins.of("model.tie", "model.embedding", "model.hidden")
         raise UserError(what, where=where, fix="make them equal or set model.tie='none'")
+    if config.vocabulary.size * embedding > MOST_EMBEDDED:
+        what = f"vocabulary.size × model.embedding is more than {MOST_EMBEDDED:,}"
+        where = origins.of("vocabulary.size", "model.embedding")
+        raise UserError(what, where=where, fix="make one of them smaller")
 
 
 def build(cls: type[Checked], values: Mapping[str, Any], where: str) -> Checked:
@@ -520,7 +558,7 @@ def _check(hint: Any, value: Any, key: str, origins: _Origins) -> Any:
         raise wrong("is not a choice", f"{guess}choices: {', '.join(choices)}")
     hint = get_origin(hint) or hint
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise wrong(f"is not {_TYPE_NAMES[hint]}", f"give {_TYPE_NAMES[hint]}")
     if isinstance(value, str) and value.encode(errors="replace").decode() != value:

@@ -18,7 +18,9 @@ from typer.exceptions import TyperException
 
 from wholedoc import __version__
 from wholedoc.cli import corpora, evaluate, serve, tm, train, translate
+from wholedoc.cli.bulk import fill_address
 from wholedoc.cli.options import name_standard_output
+from wholedoc.config import shipped_configs, shipped_models
 from wholedoc.errors import UserError
 from wholedoc.kernels import keep_freed_memory
 from wholedoc.progress import say
@@ -30,6 +32,10 @@ class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """The options and arguments, as the help shows them."""
         return _without_idle_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; ``--ray`` may stand alone."""
+        return super().parse_args(ctx, fill_address(args))
 
 
 class _Group(TyperGroup):
@@ -48,22 +54,33 @@ def _without_idle_types(params: list[Any]) -> list[Any]:
     return params
 
 
+_START = "\n\n".join(
+    (
+        "To begin:",
+        "wholedoc translate de-en report.docx -o report.en.docx",
+        "wholedoc serve de-en",
+        f"Models that come with wholedoc: {', '.join(shipped_models())}.",
+        f"Configurations: {', '.join(shipped_configs())};"
+        f" experiments: {', '.join(shipped_configs(experiments=True))}.",
+        "See wholedoc COMMAND --help for the options and examples of a command.",
+    )
+)
 app = typer.Typer(
     name="wholedoc",
     help="Translation that reads the whole document.",
-    epilog="See wholedoc COMMAND --help for the options and examples of a command.",
+    epilog=_START,
     cls=_Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(corpora.stats, corpora.synth, train.train, translate.translate, translate.segments),
-    *(serve.serve, evaluate.score, evaluate.evaluate, evaluate.params, evaluate.bench),
-    *(train.export, train.experiment, train.demo),
+    *(translate.translate, serve.serve, translate.segments, train.train, corpora.stats),
+    *(evaluate.evaluate, evaluate.score, train.experiment, train.export, evaluate.params),
+    *(evaluate.bench, corpora.synth, train.demo),
 )
 _MEMORY_COMMANDS: tuple[Callable[..., None], ...] = (
-    *(tm.build, tm.add, tm.search, tm.stats, tm.remove, tm.fit),
+    *(tm.build, tm.add, tm.search, tm.stats, tm.remove, tm.publish, tm.fit),
 )
 _EXAMPLES = """
 stats --src train.et --trg train.en --doc train.doc
@@ -73,17 +90,21 @@ synth corpus
 synth small-corpus --train 500 --seed 2
 train my.toml
 train my.toml --run runs/both --set model.memory=both --set model.fusion=output
+translate de-en report.docx -o report.en.docx
+translate de-en report.docx --tm handbook --glossary terms.tsv -o report.en.docx
 translate runs/my news.et -o news.en
-translate runs/my report.docx -o report.en.docx
 translate runs/my news.et --doc news.doc --passes 2 --explain news.html
 translate runs/my --beam 5 --nbest 3 < news.et
 translate runs/my news.et --tm handbook --approved news.approved -o news.en
+translate runs/my news.jsonl reports -o translated --jobs 2
+translate runs/my news.parquet -o translated --ray head:6379
 segments report.docx
 segments notes.txt --format text --language de --json
-serve runs/my
+serve de-en --tm handbook
 serve runs/my --port 8080 --tm handbook --suggestions corrected
 score runs/my test.et test.en --doc test.doc
 score runs/my --contrastive pronouns.jsonl --json
+score runs/my animacy.de-en.test --ctxpro animacy.de-en.test.json --context shuffled
 evaluate --ref test.en --doc test.doc --sys base=base.en --sys both=both.en
 evaluate --ref test.en --src test.et --sys both=seed1.en --sys both=seed2.en --json
 params
@@ -103,6 +124,7 @@ tm search handbook "Press it again." --before "Press the red button."
 tm stats handbook
 tm remove handbook --origin approved.tmx
 tm remove handbook --document chapter-3
+tm publish handbook opensearch://search:9200/handbook
 tm fit runs/my --tm handbook
 """
 memories = typer.Typer(
@@ -137,7 +159,10 @@ def main() -> None:
     try:
         code = _run()
     except TyperException as error:  # the command line itself is wrong
-        _fail(f"{error.format_message() or 'no command'} (see wholedoc --help)", 2, error)
+        context = getattr(error, "ctx", None)  # which command it is, where that is known
+        path = context.command_path if context else "wholedoc"
+        what = error.format_message() or "no command is given"
+        _fail(f"{what} (see {path} --help)", 2, error)
     except UserError as error:
         _fail(str(error), 2, error)
     except (KeyboardInterrupt, typer.Abort) as error:
@@ -154,7 +179,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    code = app(standalone_mode=False)
+    code = app(prog_name="wholedoc", standalone_mode=False)
     if code == _INTERRUPTED:
         raise KeyboardInterrupt
     with name_standard_output():

@@ -8,9 +8,9 @@ from rich.table import Table
 from typer import Argument, Option
 
 from wholedoc.cli.options import DocOption, JsonFlag, given_options, print_result
-from wholedoc.config import CorpusFiles, DataConfig, load_config
+from wholedoc.config import MOST, MOST_SEED, CorpusFiles, DataConfig, load_config
 from wholedoc.errors import UserError
-from wholedoc.synthetic import SynthConfig, write_synth
+from wholedoc.synthetic import MOST_DOCUMENTS, SynthConfig, write_synth
 
 if TYPE_CHECKING:
     from wholedoc.corpus.statistics import Statistics
@@ -26,10 +26,14 @@ def stats(
     doc: DocOption = "",
     src_language: Annotated[str | None, Option(help="Where a file holds several.")] = None,
     trg_language: Annotated[str | None, Option(help="Where a file holds several.")] = None,
-    min_sentences: Annotated[int | None, Option(help="Leave out shorter documents.", min=1)] = None,
-    max_words: Annotated[int | None, Option(help="Leave out longer pairs; 0: none.", min=0)] = None,
+    min_sentences: Annotated[
+        int | None, Option(help="Leave out shorter documents.", min=1, max=MOST)
+    ] = None,
+    max_words: Annotated[
+        int | None, Option(help="Leave out longer pairs; 0: none.", min=0, max=MOST)
+    ] = None,
     max_ratio: Annotated[
-        float | None, Option(help="Leave out uneven pairs; 0: none.", min=0)
+        float | None, Option(help="Leave out uneven pairs; 0: none.", min=0, max=MOST)
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -105,10 +109,18 @@ def _make_table(measured: "dict[str, Statistics]") -> Table:
 
 def synth(
     directory: Annotated[Path, Argument(metavar="DIR", help="Where the corpus is written.")],
-    seed: Annotated[int, Option(help="Fixes the language and all documents.", min=0)] = 1,
-    train: Annotated[int, Option(help="Training documents.", min=1)] = SynthConfig.train,
-    dev: Annotated[int, Option(help="Development documents.", min=1)] = SynthConfig.dev,
-    test: Annotated[int, Option(help="Test documents.", min=1)] = SynthConfig.test,
+    seed: Annotated[
+        int, Option(help="Fixes the language and all documents.", min=0, max=MOST_SEED)
+    ] = 1,
+    train: Annotated[
+        int, Option(help="Training documents.", min=1, max=MOST_DOCUMENTS)
+    ] = SynthConfig.train,
+    dev: Annotated[
+        int, Option(help="Development documents.", min=1, max=MOST_DOCUMENTS)
+    ] = SynthConfig.dev,
+    test: Annotated[
+        int, Option(help="Test documents.", min=1, max=MOST_DOCUMENTS)
+    ] = SynthConfig.test,
     force: Annotated[bool, Option("--force", help="Overwrite a corpus of other settings.")] = False,
     as_json: JsonFlag = False,
 ) -> None:

@@ -4,8 +4,10 @@ speed."""
 import dataclasses
 import json
 import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -19,21 +21,44 @@ from wholedoc.cli.options import (
     NoMemoryFlag,
     print_result,
 )
-from wholedoc.config import CorpusFiles, ScoringMemory, load_config, load_model_config
+from wholedoc.config import (
+    MOST,
+    MOST_SEED,
+    CorpusFiles,
+    ItemContext,
+    ScoringMemory,
+    load_config,
+    load_model_config,
+)
+from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.errors import UserError
+from wholedoc.metrics.discourse_sets import read_contrastive, read_ctxpro, with_context
 from wholedoc.metrics.scoring import (
-    Contrast,
-    ScoredCorpus,
+    ItemScore,
+    ItemTranslation,
     count_right,
-    read_contrastive,
     score_corpus,
     score_items,
+    translate_items,
 )
 from wholedoc.progress import say
 
-if TYPE_CHECKING:
-    from wholedoc.metrics.context_use import ContextUse
+_NOTHING_RECALLED = (
+    ("--contrastive", "--ctxpro", "--context-use"),
+    "leave one out: nothing is recalled there",
+)
+# What ``score`` does not take together: option → others, what to do.
+_APART = {
+    "--contrastive": (("SRC", "--doc", "--ctxpro"), "give one of them"),
+    "--ctxpro": (("TRG", "--doc"), "give SRC alone, the inputs of the set"),
+    "--context-use": (
+        ("--contrastive", "--ctxpro", "--sentence-model"),
+        "leave one out; the sentence model is among what is compared",
+    ),
+    "--tm": _NOTHING_RECALLED,
+    "--approved": _NOTHING_RECALLED,
+}
 
 
 def evaluate(
@@ -49,7 +74,7 @@ def evaluate(
     lang: Annotated[str, Option(help="Target language: METEOR, tokens, lemmas.")] = "en",
     src_lang: Annotated[str, Option(help="Source language: lemmas, pronouns.")] = "",
     trials: Annotated[int, Option(help="Draws of each paired test.", min=1, max=100_000)] = 10_000,
-    seed: Annotated[int, Option(help="Fixes the draws.", min=0)] = 1,
+    seed: Annotated[int, Option(help="Fixes the draws.", min=0, max=MOST_SEED)] = 1,
     without: Annotated[
         list[str] | None,
         Option(metavar="METRIC", help="Leave it out: ter and meteor take longest."),
@@ -82,8 +107,16 @@ def score(
     trg: Annotated[str, Argument(metavar="TRG", help="The translations to score.")] = "",
     doc: DocOption = "",
     contrastive: Annotated[
-        Path | None, Option(help="A contrastive set in place of SRC and TRG: JSON lines.")
+        Path | None,
+        Option(help="A contrastive set in place of SRC and TRG: JSON lines, or DiscEvalMT."),
     ] = None,
+    ctxpro: Annotated[
+        Path | None,
+        Option(help="A set of ctxpro in place of TRG: translate SRC, its inputs, and count."),
+    ] = None,
+    context: Annotated[
+        ItemContext, Option(help="Of the items of a set: their own, none, or another item's.")
+    ] = "own",
     target_memory: Annotated[
         ScoringMemory, Option(help="Made from the translations given, or from the model's own.")
     ] = "given",
@@ -104,76 +137,105 @@ def score(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Log-probabilities and perplexity of given translations, or accuracy on a contrastive set.
+    """Log-probabilities and perplexity of given translations, or accuracy on a discourse set.
 
     One log-probability per line, for each sentence in order; --json adds those of documents.
     With --context-use, what the rest of the document is worth, and which of it is read.
     """
-    _check_score_options(contrastive, context_use, sentence_model, (src, doc))
-    if (memories or approved) and (contrastive or context_use):
-        what = "goes with neither --contrastive nor --context-use, where nothing is recalled"
-        raise UserError(what, where="--tm" if memories else "--approved", fix="leave one out")
-    check_output(output, [str(contrastive or ""), src, trg, doc])
+    given: dict[str, object] = {
+        "SRC": src,
+        "TRG": trg,
+        "--doc": doc,
+        "--contrastive": contrastive,
+        "--ctxpro": ctxpro,
+        "--context": context != "own",
+        "--context-use": context_use,
+        "--tm": memories,
+        "--sentence-model": sentence_model,
+        "--approved": approved,
+    }
+    _check_score_options({name for name, value in given.items() if value})
+    check_output(output, [str(contrastive or ""), str(ctxpro or ""), src, trg, doc])
     data = load_model_config(model).data
-    items, corpus = [], None
-    if contrastive:
-        items = read_contrastive(contrastive)
-    else:
+    contrasts = with_context(read_contrastive(contrastive), context) if contrastive else []
+    examples = with_context(read_ctxpro(ctxpro, Path(src)), context) if ctxpro else []
+    corpus: Iterable[Document] = ()
+    if not (contrasts or examples):
         corpus = read_corpus(CorpusFiles(src, trg, doc), data.src_language, data.trg_language)
 
     from wholedoc.decoding.translator import Translator
     from wholedoc.metrics.context_use import score_context_use
 
-    translator = Translator.load(model, own_memory=not no_tm)
+    translator = Translator.load(model, own_memory=not (no_tm or examples))
     if sentence_model:
         translator = translator.without_memory()
     opened = translator.open_memories(memories or [])
     if approved and translator.system.base_recaller is None:
         fix = "fit it first: wholedoc tm fit MODEL"
         raise UserError("this model has not learned to recall", where="--approved", fix=fix)
-    found: ScoredCorpus | ContextUse | Contrast
-    if corpus is None:
-        scores = score_items(translator, items, target_memory)
-        lines = [json.dumps(score.to_json(), ensure_ascii=False) for score in scores]
-        found = count_right(scores)
+    if contrastive:
+        scores = [score_items(translator, contrasts, target_memory)]
+        _print_accuracy(scores, context, output, as_json)
+    elif ctxpro:
+        _print_accuracy(translate_items(translator, examples), context, output, as_json)
+    elif context_use:
+        used = score_context_use(translator, corpus, target_memory)
+        if output:
+            _write_scores(used.log_probabilities, output)
+        print_result("\n".join(used.summary), used.to_json(), as_json)
     else:
-        if context_use:
-            found = score_context_use(translator, corpus, target_memory)
+        found = score_corpus(translator, corpus, target_memory, memories=opened, approved=approved)
+        if output or not as_json:
+            _write_scores(found.log_probabilities, output)
+        if as_json:
+            print_result("", found.to_json(), as_json)
         else:
-            found = score_corpus(
-                translator, corpus, target_memory, memories=opened, approved=approved
-            )
-        lines = [f"{log_probability:.6f}" for log_probability in found.log_probabilities]
-    prints_summary = corpus is None or context_use
-    if output or not (as_json or prints_summary):
-        with open_output(output) as stream:
-            write_lines(stream, lines)
-    if as_json or prints_summary:
-        print_result("\n".join(found.summary), found.to_json(), as_json)
-    else:
-        say("\n".join(found.summary))
+            say("\n".join(found.summary))
 
 
-def _check_score_options(
-    contrastive: Path | None, context_use: bool, sentence_model: bool, corpus: tuple[str, str]
-) -> None:
-    """Refuse what does not go together; ``corpus`` is its source side and its document ids."""
-    if contrastive and any(corpus):
-        what = "takes the place of SRC, TRG and --doc"
-        raise UserError(what, where="--contrastive", fix="give one of them")
-    if context_use and (contrastive or sentence_model):
-        what = "goes with neither --contrastive nor --sentence-model"
-        fix = "leave one out; the sentence model is among what is compared"
-        raise UserError(what, where="--context-use", fix=fix)
-    if not contrastive and not corpus[0]:
+def _check_score_options(given: set[str]) -> None:
+    """Refuse what does not go together, and what is incomplete."""
+    for option, (others, fix) in _APART.items():
+        if option in given and (found := [other for other in others if other in given]):
+            raise UserError(f"does not go with {found[0]}", where=option, fix=fix)
+    if "--context" in given and not given & {"--contrastive", "--ctxpro"}:
+        fix = "leave it out; --context-use measures a corpus with other context and without"
+        raise UserError("goes with --contrastive or --ctxpro", where="--context", fix=fix)
+    if "--ctxpro" in given and "SRC" not in given:
+        fix = "add SRC: a line for each example, its sentences separated by <eos>"
+        raise UserError("the inputs of the set are missing", where="--ctxpro", fix=fix)
+    if not given & {"SRC", "--contrastive"}:
         fix = "add SRC TRG, or --contrastive SET"
         raise UserError("nothing to score is given", where="score", fix=fix)
 
 
+def _print_accuracy(
+    groups: Iterable[Sequence[ItemScore | ItemTranslation]],
+    context: ItemContext,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Count what is right; items go into the file ``output`` as they are ready."""
+    items: list[ItemScore | ItemTranslation] = []
+    with open_output(output) if output else nullcontext() as stream:
+        for group in groups:
+            items += group
+            if stream:
+                lines = (json.dumps(item.to_json(), ensure_ascii=False) for item in group)
+                write_lines(stream, lines)
+    found = count_right(items, context)
+    print_result("\n".join(found.summary), found.to_json(), as_json)
+
+
+def _write_scores(log_probabilities: Sequence[float], output: Path | None) -> None:
+    with open_output(output) as stream:
+        write_lines(stream, (f"{found:.6f}" for found in log_probabilities))
+
+
 def params(
     config: ConfigArgument = "paper",
-    src_vocab: Annotated[int, Option(help="Source vocabulary.", min=1)] = 25_100,
-    trg_vocab: Annotated[int, Option(help="Target vocabulary.", min=1)] = 21_000,
+    src_vocab: Annotated[int, Option(help="Source vocabulary.", min=1, max=MOST)] = 25_100,
+    trg_vocab: Annotated[int, Option(help="Target vocabulary.", min=1, max=MOST)] = 21_000,
     as_json: JsonFlag = False,
 ) -> None:
     """Parameter counts of every variant: the paper's Table 3."""
@@ -197,12 +259,20 @@ def bench(
     run: Annotated[
         Path | None, Option(help="A run to measure; by default, small and paper with made-up text.")
     ] = None,
-    rounds: Annotated[int, Option(help="Rounds of turns: the more, the less noise.", min=1)] = 3,
+    rounds: Annotated[
+        int, Option(help="Rounds of turns: the more, the less noise.", min=1, max=1000)
+    ] = 3,
     sentences: Annotated[
-        int, Option(help="Sentences to translate, in documents of up to so many.", min=10)
+        int,
+        Option(
+            help="Sentences to translate, in documents of up to so many.", min=10, max=1_000_000
+        ),
     ] = 1000,
     memory: Annotated[
-        int, Option(help="Pairs of the translation memory to build and search.", min=100)
+        int,
+        Option(
+            help="Pairs of the translation memory to build and search.", min=100, max=10_000_000
+        ),
     ] = 1_000_000,
     as_json: JsonFlag = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console, RenderableType
@@ -17,14 +16,14 @@ Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Set a value, such as model.hidden=256; any number."),
 ]
-_MODELS = "".join(f", or {name}, which comes with wholedoc" for name in shipped_models())
+_MODELS = f", or {' or '.join(shipped_models())}, which come with wholedoc"
 ModelArgument = Annotated[
     str, Argument(metavar="MODEL", help=f"A run directory, an export{_MODELS}.")
 ]
 SHIPPED = f"A TOML file, or a shipped one: {', '.join(shipped_configs())}."
 ConfigArgument = Annotated[str, Argument(metavar="CONFIG", help=SHIPPED)]
 MemoriesOption = Annotated[
-    list[Path] | None,
+    list[str] | None,
     Option("--tm", metavar="TM", help="Recall from a translation memory; any number."),
 ]
 NoMemoryFlag = Annotated[bool, Option("--no-tm", help="Do not recall from the model's own memory.")]

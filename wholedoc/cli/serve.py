@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from wholedoc.cli.options import MemoriesOption
-from wholedoc.config import shipped_models
+from wholedoc.config import MOST, shipped_models
 from wholedoc.errors import UserError
 from wholedoc.progress import say
 
@@ -17,8 +17,9 @@ def serve(
         list[str] | None,
         Argument(
             metavar="MODEL",
-            help="Models, one for each pair of languages.",
-            show_default="those that come with wholedoc",
+            help="Run directories, exports, or models that come with wholedoc; "
+            "one for each pair of languages.",
+            show_default=", ".join(shipped_models()),
         ),
     ] = None,
     host: Annotated[
@@ -41,7 +42,8 @@ def serve(
         Option(metavar="DIR", help="Keep the glossaries of clients here; else in memory alone."),
     ] = None,
     seconds: Annotated[
-        float, Option(help="End after so many seconds; 0 serves until told to end.", min=0)
+        float,
+        Option(help="End after so many seconds; 0 serves until told to end.", min=0, max=MOST),
     ] = 0,
     int8: Annotated[
         bool, Option("--int8", help="Multiply in 8 bits: faster on processors with VNNI.")

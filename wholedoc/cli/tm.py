@@ -1,4 +1,4 @@
-"""Commands for translation memories: ``tm build add search stats remove fit``."""
+"""Commands for translation memories: ``tm build add search stats remove publish fit``."""
 
 import dataclasses
 import time
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 15.0
 MemoryArgument = Annotated[Path, Argument(metavar="TM", help="The directory of the memory.")]
+PlaceArgument = Annotated[
+    str,
+    Argument(metavar="TM", help="The directory of the memory, or opensearch://HOST:PORT/INDEX."),
+]
 FilesArgument = Annotated[
     list[str] | None, Argument(metavar="FILE", help="Files that hold both sides, such as TMX.")
 ]
@@ -84,9 +88,9 @@ def add(
 
 
 def search(
-    memory: MemoryArgument,
+    memory: PlaceArgument,
     text: Annotated[str, Argument(metavar="TEXT", help="The segment to look for.")],
-    limit: Annotated[int, Option(help="At most so many matches.", min=1)] = 8,
+    limit: Annotated[int, Option(help="At most so many matches.", min=1, max=1000)] = 8,
     before: Annotated[
         str | None, Option(help="The segment before it; empty at the beginning of a document.")
     ] = None,
@@ -101,7 +105,7 @@ def search(
     print_result(_format_matches(matches), {"matches": values}, as_json)
 
 
-def stats(memory: MemoryArgument, as_json: JsonFlag = False) -> None:
+def stats(memory: PlaceArgument, as_json: JsonFlag = False) -> None:
     """Entries, duplicates, contradictions, documents, origins and size of a memory."""
     from wholedoc.tm.memory import TranslationMemory
 
@@ -139,6 +143,24 @@ def remove(
         raise UserError(f"nothing from {named} is in this memory", where=str(memory), fix=fix)
     shown = f"{memory}: removed {occurrences:,} occurrences, {entries:,} entries"
     print_result(shown, {"occurrences": occurrences, "entries": entries}, as_json)
+
+
+def publish(
+    memory: MemoryArgument,
+    address: Annotated[
+        str, Argument(metavar="ADDRESS", help="opensearch://HOST:PORT/INDEX, or https://…")
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """Put a translation memory into an index of OpenSearch, from which many machines recall.
+
+    Done again, it brings the index up to what the memory holds now.
+    """
+    from wholedoc.tm.opensearch import publish as publish_memory
+
+    entries = publish_memory(memory, address)
+    shown = f"{address}: {entries:,} entries of {memory}"
+    print_result(shown, {"memory": str(memory), "address": address, "entries": entries}, as_json)
 
 
 def _chosen_files(command: str, files: list[str], sides: CorpusFiles) -> list[CorpusFiles]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from wholedoc.cli.options import SHIPPED, ConfigArgument, JsonFlag, Settings, print_result
-from wholedoc.config import load_config, load_model_config, shipped_configs
+from wholedoc.config import MOST_SEED, load_config, load_model_config, shipped_configs
 from wholedoc.corpus.readers import Inputs
 from wholedoc.errors import UserError
 from wholedoc.progress import say
@@ -59,10 +59,10 @@ def export(
     model: Annotated[Path, Argument(metavar="MODEL", help="A run directory.")],
     out: Annotated[Path, Argument(metavar="OUT", help="The directory to write.")],
     translations: Annotated[
-        int, Option(help="Shortlist: target words for each source word.", min=1)
+        int, Option(help="Shortlist: target words for each source word.", min=1, max=1000)
     ] = 20,
     frequent: Annotated[
-        int, Option(help="Shortlist: frequent target words for every sentence.", min=1)
+        int, Option(help="Shortlist: frequent target words for every sentence.", min=1, max=100_000)
     ] = 200,
     with_memory: Annotated[
         bool,
@@ -85,7 +85,8 @@ def export(
 def experiment(
     file: Annotated[str, Argument(metavar="EXPERIMENT", help=_EXPERIMENTS)],
     jobs: Annotated[
-        int | None, Option(help="Runs at a time, one thread each.", min=1, show_default="2")
+        int | None,
+        Option(help="Runs at a time, one thread each.", min=1, max=256, show_default="2"),
     ] = None,
     out: Annotated[
         Path | None, Option(help="Where all of it goes.", show_default="experiments/NAME")
@@ -117,7 +118,7 @@ def experiment(
 
 def demo(
     out: Annotated[Path, Option(help="Where corpus, runs and report go.")] = Path("demo"),
-    seed: Annotated[int, Option(help="Another language, another model.", min=0)] = 1,
+    seed: Annotated[int, Option(help="Another language, another model.", min=0, max=MOST_SEED)] = 1,
     config: Annotated[str, Option(help=SHIPPED)] = "tiny",
     settings: Settings = None,
     as_json: JsonFlag = False,

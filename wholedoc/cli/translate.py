@@ -26,6 +26,7 @@ from wholedoc.app.lines import (
     write_lines,
 )
 from wholedoc.app.terms import TermReport
+from wholedoc.cli.bulk import BulkOptions, describe_work, refuse_collections, translate_bulk
 from wholedoc.cli.options import (
     DocOption,
     FormatOption,
@@ -43,9 +44,9 @@ from wholedoc.corpus.readers import SourceDocument, SourceText, read_source_line
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.formats import find_format, format_named, read_document
+from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.segments import DocumentFile
 from wholedoc.formats.sentences import describe_splitting
-from wholedoc.formats.text import PlainText
 from wholedoc.progress import ProgressBar, say
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ if TYPE_CHECKING:
     from wholedoc.decoding.translator import Translator
 
 
-def _of_model(text: str, least: int | None = None) -> Any:
+def _of_model(text: str, least: int | None = None, most: int | None = None) -> Any:
     """An option whose default is kept with the model."""
-    return Option(help=text, show_default="of the model", min=least)
+    return Option(help=text, show_default="of the model", min=least, max=most)
 
 
 def translate(
@@ -69,10 +70,10 @@ def translate(
     ] = None,
     form: FormatOption = "",
     doc: DocOption = "",
-    beam: Annotated[int | None, _of_model("Beam width; 1 is greedy.", least=1)] = None,
-    nbest: Annotated[int, Option(help="Translations per sentence.", min=1)] = 1,
+    beam: Annotated[int | None, _of_model("Beam width; 1 is greedy.", least=1, most=100)] = None,
+    nbest: Annotated[int, Option(help="Translations per sentence.", min=1, max=100)] = 1,
     passes: Annotated[
-        int | None, _of_model("Updates of each translation, given the document.", least=0)
+        int | None, _of_model("Updates of each translation, given the document.", least=0, most=100)
     ] = None,
     order: Annotated[
         Order | None, _of_model("Whether a pass sees its own new translations.")
@@ -108,17 +109,34 @@ def translate(
     as_json: Annotated[
         bool, Option("--json", help="Print one JSON object per document instead of lines.")
     ] = False,
+    jobs: Annotated[
+        int | None, Option(help="Translate a collection in so many processes.", min=1, max=10_000)
+    ] = None,
+    ray: Annotated[
+        str | None,
+        Option(metavar="[ADDRESS]", help="Translate a collection on a Ray cluster, or one here."),
+    ] = None,
+    shard: Annotated[
+        int, Option(help="Rows of a collection whose translations make a file.", min=1, max=100_000)
+    ] = 1000,
 ) -> None:
     """Translate documents.
 
     Text comes out line by line, one line for each line in. Documents in other formats, told by
-    their endings or --format, come back in their format.
+    their endings or --format, come back in their format. With --jobs or --ray, files, folders, JSON
+    lines and Parquet are translated by many workers; run again, the command goes on.
     """
     sources = inputs or ["-"]
-    formats = [_choose_format(source, form) for source in sources]
-    _check_formats(formats, {"--doc": doc, "--approved": approved, "--nbest": nbest > 1})
+    bulk = BulkOptions(jobs, ray, shard, form)
     beside = {"--doc": doc, "--approved": approved}
-    places = _check_places(sources, output, beside, explain, glossary)
+    if bulk.given:
+        others = {"--explain": explain, "--json": as_json, "--shuffle-memory": shuffle_memory}
+        bulk.refuse({**beside, **others, "--nbest": nbest > 1})
+    else:
+        refuse_collections(sources, form)
+        formats = [_choose_format(source, form) for source in sources]
+        _check_formats(formats, {**beside, "--nbest": nbest > 1})
+        places = _check_places(sources, output, beside, explain, glossary)
     given = given_options(
         beam=beam,
         passes=passes,
@@ -130,10 +148,16 @@ def translate(
     config = load_model_config(model)
     search = dataclasses.replace(config.search, **given)
     _check_options(config, given, nbest)
+    if bulk.given:
+        work = describe_work(model, search, memories or [], glossary, int8, no_tm)
+        translate_bulk(sources, output, bulk, work)
+        return
     if explain and search.shuffle_memory:
         what = "does not go with shuffled memory, where sentences read another document"
         raise UserError(what, where="--explain", fix="leave one out")
     data = config.data
+    if "-" in sources and sys.stdin.isatty():
+        say("reading standard input: a sentence to a line, Ctrl+D ends it")
     texts = [
         read_document(chosen, source, data.src_language, data.trg_language)
         if chosen

@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, get_args
 from wholedoc.config import (
     Config,
     CorpusFiles,
-    Count,
-    CountOrZero,
     Interval,
     build,
     find_config,
@@ -19,7 +17,7 @@ from wholedoc.config import (
 )
 from wholedoc.errors import UserError
 from wholedoc.metrics.significance import MOST_TRIALS
-from wholedoc.synthetic import SPLITS, SynthConfig
+from wholedoc.synthetic import MOST_DOCUMENTS, SPLITS, SynthConfig
 
 SystemName = Literal[
     "s-nmt",
@@ -64,7 +62,7 @@ _LONGER = 4  # times as many epochs of stage 1
 class Larger(CorpusFiles):
     """More sentence pairs for stage 1 alone: the larger corpus of the paper's Figure 3."""
 
-    documents: CountOrZero = 0
+    documents: Annotated[int, Interval(0, MOST_DOCUMENTS)] = 0
     """In place of files: so many more documents of the artificial corpus."""
 
 
@@ -93,7 +91,7 @@ class ExperimentConfig:
     those with recall, where they are named."""
     shuffled: bool = True
     """A control: the memory systems translate once more, reading another document's memory."""
-    passes: Count = 3
+    passes: Annotated[int, Interval(1, 100)] = 3
     """Updates of each translation up to which the passes curve goes; the tables show those of
     ``search.passes``."""
     trials: Annotated[int, Interval(1, MOST_TRIALS)] = 10_000

@@ -17,6 +17,7 @@ from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.synthetic.bounds import INFORMATION, KINDS, KeyItem, expect, make_key
 from wholedoc.synthetic.documents import SynthDocument, draw_document, realise, split_words
+from wholedoc.synthetic.language import MOST_DOCUMENTS as MOST_DOCUMENTS
 from wholedoc.synthetic.language import Language, build_language
 from wholedoc.synthetic.language import SynthConfig as SynthConfig
 

@@ -11,6 +11,12 @@ ADVERBS, POSTPOSITIONS, PERSONS, PARTICIPLES, TOPIC_NOUNS = 6, 4, 4, 3, 3
 _COUNTS = ("train", "dev", "test", "ambiguous", "names", "nouns", "verbs", "adjectives", "far")
 
 
+MOST_DOCUMENTS = 1_000_000
+"""Of a split: it is made in memory, a few kilobytes a document."""
+MOST_WORDS = 10_000
+"""Of a kind, and sentences of a document."""
+
+
 @dataclass(frozen=True)
 class SynthConfig:
     """What the corpus is made of; the same values always give the same bytes."""
@@ -49,9 +55,10 @@ class SynthConfig:
     """Adjectives."""
 
     def __post_init__(self) -> None:
-        for name, least in {**dict.fromkeys(_COUNTS, 1), "topics": 3}.items():
-            if getattr(self, name) < least:
-                raise UserError(f"must be at least {least}", where=f"synth.{name}")
+        for name, least in {**dict.fromkeys(_COUNTS, 1), "max_sentences": 1, "topics": 3}.items():
+            most = MOST_DOCUMENTS if name in ("train", "dev", "test") else MOST_WORDS
+            if not least <= getattr(self, name) <= most:
+                raise UserError(f"must be between {least} and {most:,}", where=f"synth.{name}")
         ranges = {
             "gender_prior": (0 < self.gender_prior < 1, "must lie between 0 and 1"),
             "cue_accuracy": (0.5 < self.cue_accuracy < 1, "must lie between 0.5 and 1"),
