@@ -54,6 +54,9 @@ def test_paper_holds_the_printed_set_up() -> None:
     assert (stage.optimiser, stage.learning_rate) == ("sgd", 0.1)
     assert (stage.schedule, stage.decay, stage.decay_after) == ("epoch", 0.5, 4)
     assert (stage.normalisation, stage.clip, stage.epochs) == ("sum", 5.0, 10)
+    for memory, dropouts in (("src", (0.2, 0.2)), ("trg", (0.2, 0.2)), ("both", (0.5, 0.2))):
+        model = dataclasses.replace(config.model, memory=memory, fusion="context")
+        assert config.stage2.dropouts(model) == dropouts
 
 
 # (lines of TOML, what the message must hold)

@@ -197,6 +197,15 @@ def test_every_stage_has_its_own_settings(
     assert asked["stage2"].task.model.source_memory.dropout.rate == 0.4
 
 
+@pytest.mark.parametrize(("memory", "rate"), [("both", 0.5), ("src", 0.3), ("trg", 0.3)])
+def test_two_memories_have_a_dropout_of_their_own(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str, rate: float
+) -> None:
+    settings = ("stage2.dropout=0.3", "stage2.dual_dropout=0.5", f"model.memory={memory}")
+    asked = asked_for(document_config(corpus, *settings), tmp_path / "run", monkeypatch)
+    assert asked["stage2"].task.model.encoder.dropout.rate == rate
+
+
 def test_the_seed_reaches_stage_2(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

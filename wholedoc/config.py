@@ -221,6 +221,8 @@ class DocumentStageConfig(StageConfig):
 
     document_dropout: Share = 0.0
     """Rate at the input and output of the document RNN."""
+    dual_dropout: Share = 0.0
+    """In place of ``dropout`` where both memories are read (the paper: 0.5); 0 keeps ``dropout``."""
     start: Literal["random", "zero"] = "random"
     """Initial values of the matrices through which readings enter; with ``zero``, training begins
     at the sentence model."""
@@ -228,6 +230,11 @@ class DocumentStageConfig(StageConfig):
     """Target cells in training: from the stage-1 model's translations, or from the references."""
     update_tokens: TokensOrZero = 0
     """Documents share an update up to this many tokens; 0 makes one update per document."""
+
+    def dropouts(self, model: ModelConfig) -> tuple[float, float]:
+        """The rates of encoder and decoder and of the document RNN, for what a model reads."""
+        dual = model.memory == "both" and self.dual_dropout
+        return dual or self.dropout, self.document_dropout
 
 
 @dataclass(frozen=True)

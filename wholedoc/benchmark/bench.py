@@ -253,7 +253,7 @@ def document_contender(material: Material, fusion: FusionName) -> TrainingConten
     rows = random.standard_normal((len(material.corpus), 3 * settings.hidden), dtype=np.float32)
     vectors, states = np.split(rows, [2 * settings.hidden], axis=1)
     data = DocumentSet(material.corpus, vectors, states)
-    model = material.model(settings, stage2.dropout, stage2.document_dropout)
+    model = material.model(settings, *stage2.dropouts(settings))
     task = document_task(model, data, data, stage2, config.seed)
     name = f"{material.name}, both memories, {fusion}"
     return TrainingContender(name, task, model, stage2, material.corpus)

@@ -151,8 +151,8 @@ class _Training:
             DocumentSet(corpus, self._vectors(name, corpus), self._states(name, corpus, base))
             for name, corpus in zip(("train", "dev"), corpora, strict=True)
         )
-        dropout = config.stage2.dropout, config.stage2.document_dropout
-        model = TranslationModel(config.model, len(self.src), len(self.trg), *dropout)
+        dropouts = config.stage2.dropouts(config.model)
+        model = TranslationModel(config.model, len(self.src), len(self.trg), *dropouts)
         initialise(model, config.seed)
         load_weights(self.run.stage("stage1").best, model, extend=True)
         if config.stage2.start == "zero" and model.decoder.fusion is not None:
