@@ -238,7 +238,7 @@ def reference_search(
                 )
         ranked = [sorted(banks[bank], key=lambda item: -item[0]) for bank in sorted(banks)]
         done += [
-            (i[0] / (step + 1), i[1][:-1]) for b in ranked for i in b[:rows] if i[1][-1] == EOS
+            (i[0] / (step + 1), i[1][:-1]) for b in ranked for i in b[:beam] if i[1][-1] == EOS
         ]
         live = [item for b in ranked for item in [i for i in b if i[1][-1] != EOS][:rows]]
         if len(done) >= beam:
@@ -411,15 +411,15 @@ def test_values_and_several_translations(toy: Translator) -> None:
 
 
 def test_what_people_have_approved_stays(toy: Translator) -> None:
-    terms = glossary(("s1", "t5"))
+    terms = glossary(("s1", "t5"), ("s4", "t7"))
     found = toy.translate(
-        ["s1 s2", "s1", "s2 s1 s3"], approved={0: "my own", 1: "T5!"}, glossary=terms
+        ["s1 s2", "s1", "s2 s4 s3"], approved={0: "my own", 1: "T5!"}, glossary=terms
     )
     assert found.sentences[:2] == ["my own", "T5!"]
     assert [[term.state for term in each] for each in found.terms] == [
         ["missing"], ["kept"], ["enforced"]
     ]  # fmt: skip
-    again = toy.approve(found, 2, "t2 t5 t3")
+    again = toy.approve(found, 2, "t2 t7 t3")
     assert [[term.state for term in each] for each in again.terms] == [
         ["missing"], ["kept"], ["kept"]
     ]  # fmt: skip

@@ -267,7 +267,8 @@ class _Banks:
     def _choose(self, found: Iterable[_Row]) -> tuple[list[_Row], list[_Row]]:
         """Of all continuations those that end, and the best of each bank to go on from.
 
-        As in any beam search, one ends if it is among the best of its bank.
+        As in any beam search, one ends if it is among the best of its bank, of which there are no
+        more than the beam is wide.
         """
         banks: dict[int, list[_Row]] = {}
         for row in found:
@@ -276,7 +277,8 @@ class _Banks:
         going: list[_Row] = []
         for bank in sorted(banks):
             ranked = sorted(banks[bank], key=lambda row: row.order)
-            ends += [row for row in ranked[: self.rows] if row.token == EOS]
+            best = ranked[: min(self.rows, self.width)]
+            ends += [row for row in best if row.token == EOS]
             going += [row for row in ranked if row.token != EOS][: self.rows]
         return ends, going
 
