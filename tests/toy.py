@@ -1,13 +1,16 @@
 """A toy task for the tests of training: small enough to be learned in a second."""
 
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor
 
 from wholedoc.config import Config, load_config
+from wholedoc.corpus.vocabulary import PAD
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Translator
 from wholedoc.model.decoder import Decoded, Decoder, DecoderState
@@ -95,6 +98,37 @@ def toy_config(directory: Path, *settings: str) -> Config:
     """The toy's configuration with some values set, its corpus written where it is missing."""
     file = directory / "toy.toml"
     return load_config(file if file.exists() else write_toy(directory), settings)
+
+
+def write_by_hand(model: TranslationModel, translations: dict[int, int]) -> None:
+    """Weights of a sentence model that translates word by word, on any processor the same.
+
+    Each state counts its words: 1 − r^i. The decoder looks where the encoder's count is one above
+    its own, whatever it has written, and gives the word there its translation.
+    """
+    rate, sharpness, surety, sure = 0.97, 200.0, 6.0, 20.0
+    words, hidden = model.encoder.embedding.num_embeddings, model.decoder.lower.state.in_features
+    count, one = words, words + 1  # dimensions of states; those before them tell the word
+    assert hidden > one
+    reset, update, new = (slice(gate * hidden, (gate + 1) * hidden) for gate in range(3))
+    encoder, decoder = model.encoder.rnn, model.decoder
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        for layer in (encoder.forward_input, decoder.lower.state, decoder.upper.state):
+            layer.bias[update] = -sure
+            layer.bias[update][count] = math.log(rate / (1 - rate))
+            layer.bias[new][count] = layer.bias[new][one] = sure
+        model.encoder.embedding.weight[:, :words] = torch.eye(words)
+        encoder.forward_input.weight[new][:words, :words] = 3 * torch.eye(words)
+        for energy, side in enumerate((1.0, -1.0)):  # tanh(x + 1) − tanh(x − 1) is a hill at 0
+            decoder.attention.query.weight[energy, count] = sharpness * rate
+            decoder.attention.key.weight[energy, count] = -sharpness
+            decoder.attention.key.weight[energy, one] = sharpness * (1 - rate) + side
+            decoder.attention.score.weight[0, energy] = 10 * side
+        decoder.output.context.weight[:words, :words] = 3 * torch.eye(words)
+        for source in range(words):
+            decoder.output.vocabulary.weight[translations.get(source, PAD), source] = surety
 
 
 def document_config(directory: Path, *settings: str) -> Config:
