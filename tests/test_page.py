@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Route, expect, sync_playwright
 from serving import Running
 
 from wholedoc.decoding.translator import Translator
@@ -105,6 +105,28 @@ def test_a_document_goes_in_is_corrected_and_comes_out(
     page.click("#s2 .translation")
     press(page, "Undo approval")
     expect(page.locator("#s2 .translation")).to_have_text("t5 t6 t7")
+
+
+def test_a_download_waits_for_what_was_approved(page: Page, document: Path, tmp_path: Path) -> None:
+    open_file(page, document)
+    expect(page.locator("#get-original")).to_have_attribute("aria-disabled", "false")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/sentences/*", hold, times=1)
+    for place in (1, 2):
+        page.click(f"#s{place} .translation")
+        page.fill("#edit", f"my words {place}")
+        press(page, "Approve")
+    with page.expect_download() as download:
+        page.click("#get-original")
+        page.wait_for_timeout(300)  # a page that does not wait has the file by now
+        held[0].continue_()
+    found = download.value.path().read_text()
+    assert "my words 1" in found
+    assert "my words 2" in found
 
 
 def test_the_rest_of_the_document_follows(page: Page) -> None:

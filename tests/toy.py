@@ -110,7 +110,7 @@ def write_by_hand(model: TranslationModel, translations: dict[int, int]) -> None
     words, hidden = model.encoder.embedding.num_embeddings, model.decoder.lower.state.in_features
     count, one = words, words + 1  # dimensions of states; those before them tell the word
     assert hidden > one
-    reset, update, new = (slice(gate * hidden, (gate + 1) * hidden) for gate in range(3))
+    _, update, new = (slice(gate * hidden, (gate + 1) * hidden) for gate in range(3))
     encoder, decoder = model.encoder.rnn, model.decoder
     with torch.no_grad():
         for parameter in model.parameters():

@@ -222,7 +222,7 @@ class DocumentStageConfig(StageConfig):
     document_dropout: Share = 0.0
     """Rate at the input and output of the document RNN."""
     dual_dropout: Share = 0.0
-    """In place of ``dropout`` where both memories are read (the paper: 0.5); 0 keeps ``dropout``."""
+    """In place of ``dropout`` where both memories are read; 0 keeps ``dropout``."""
     start: Literal["random", "zero"] = "random"
     """Initial values of the matrices through which readings enter; with ``zero``, training begins
     at the sentence model."""

@@ -415,6 +415,16 @@ async function useGlossary(values) {
 
 /* Files and the rest. */
 
+/* A file has all that the page shows: it waits until the service has been told. */
+async function download(event) {
+  const link = event.currentTarget;
+  if (state.waiting) {
+    event.preventDefault();
+    await state.work;
+    link.click();
+  } else if (link.href) state.saved = true;
+}
+
 function isMemory(file) {
   return /\.(tmx|tsv|jsonl)(\.gz)?$/i.test(file.name);
 }
@@ -459,7 +469,7 @@ $("glossary-file").addEventListener("change", (event) => {
 });
 $("use-terms").addEventListener("click", () => useGlossary({ entries: $("terms").value }));
 $("close").addEventListener("click", leave);
-for (const kind of ["original", "xliff", "tmx"]) $(`get-${kind}`).addEventListener("click", () => { state.saved = true; });
+for (const kind of ["original", "xliff", "tmx"]) $(`get-${kind}`).addEventListener("click", download);
 document.addEventListener("visibilitychange", () => { // it may have changed on another page
   if (!document.hidden && state.id && state.ready && !state.waiting && state.open === null) attempt(refresh);
 });
