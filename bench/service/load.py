@@ -14,6 +14,7 @@ the figures: in life they run elsewhere. Prints one JSON object.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -47,7 +48,8 @@ def main() -> None:
     turns = range(options.turns)
     batches = [measure_batch(command, options.model, texts) for _ in turns]
     serve = [*command, "serve", options.model, "--port", str(options.port)]
-    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as process:
+    group = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(serve, **group) as process:
         try:
             while "serving" not in (line := process.stderr.readline()):
                 assert line, "the service did not start"
@@ -208,7 +210,8 @@ async def load(options: argparse.Namespace, texts: list[str], pid: int) -> dict[
             start = time.monotonic()
             await prober.ask(requests[len(waits) % len(texts)])
             waits.append(time.monotonic() - start)
-            memory.append(resident(pid))
+            if len(waits) % 10 == 0:
+                memory.append(resident(pid))
             await asyncio.sleep(0.2)
         return waits
 
@@ -234,16 +237,33 @@ async def load(options: argparse.Namespace, texts: list[str], pid: int) -> dict[
     }
 
 
-def process_seconds(pid: int) -> float:
-    """Seconds of the processor that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def processes_of(session: int) -> list[Path]:
+    """The processes of a session: the service and those that it has started."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                found.append(place)
+    return found
 
 
-def resident(pid: int) -> float:
-    """The memory of a process in MB."""
-    with Path(f"/proc/{pid}/statm").open() as file:
-        return int(file.read().split()[1]) * 4096 / 1e6
+def process_seconds(session: int) -> float:
+    """Seconds of the processor that the processes of a session have used."""
+    ticks = 0
+    for place in processes_of(session):
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident(session: int) -> float:
+    """The memory of the processes of a session in MB; what several share counts once."""
+    kilobytes = 0
+    for place in processes_of(session):
+        lines = (place / "smaps_rollup").read_text().splitlines()
+        kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kilobytes * 1024 / 1e6
 
 
 if __name__ == "__main__":

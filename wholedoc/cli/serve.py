@@ -60,7 +60,8 @@ def serve(
     from wholedoc.service.server import make_app, run_app
 
     translators = [Translator.load(model, int8=int8) for model in models]
-    service = Service(translators, memories or [], None, suggestions, glossary, glossaries)
+    given = (memories or [], None, suggestions, glossary, glossaries)
+    service = Service(translators, *given, processes=True)
     for src, trg in service.engines:
         say(f"translating {src} to {trg}")
     tell = partial(_tell, seconds)

@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,6 +29,7 @@ from wholedoc.service.errors import RequestError
 from wholedoc.service.glossaries import Glossaries
 from wholedoc.service.languages import detect, name_of, primary
 from wholedoc.service.markup import Markup
+from wholedoc.service.processes import Assignment
 from wholedoc.service.web import note_failure
 from wholedoc.tm.memory import TranslationMemory
 from wholedoc.tm.writer import MemoryWriter
@@ -137,8 +138,10 @@ class Service:
         suggestions: Path | None = None,
         glossary: Path | None = None,
         glossaries: Path | None = None,
+        *,
+        processes: bool = False,
     ) -> None:
-        """Open an engine for each model.
+        """Open an engine for each model, whose threads have ``processes`` where that is asked for.
 
         ``suggestions`` is a memory that clients may add to; it is recalled from too. The terms of
         ``glossary`` are always enforced; ``glossaries`` is a folder for those that clients make.
@@ -158,10 +161,19 @@ class Service:
         if suggestions is not None:
             memories = [*memories, suggestions]
             self._make_suggestions(translators, suggestions)
+        served: dict[tuple[str, str], Translator] = {}
         for translator in translators:
-            self._open(translator, memories)
-        self.terms = {} if glossary is None else _read_glossary(glossary, list(self.engines))
+            pair = _languages_of(translator, served)
+            served[pair] = translator
+            self.memories[pair] = translator.open_memories(memories)
+        self.terms = {} if glossary is None else _read_glossary(glossary, list(served))
         """Glossaries that are always enforced, by their languages."""
+        for pair, translator in served.items():
+            known = self.memories[pair], self.terms.get(pair)
+            assignment = Assignment.of(translator, *known) if processes else None
+            self.engines[pair] = Engine(
+                translator, most_waiting=self.limits.waiting, assignment=assignment
+            )
         most = self.limits.glossaries, self.limits.glossary_characters
         self.glossaries = Glossaries(*most, self.terms, glossaries)
 
@@ -183,18 +195,6 @@ class Service:
         pair = SentencePair(text, translation, time.strftime("%Y-%m-%dT%H:%M:%S"))
         with self._lock, MemoryWriter.open(self.suggestions) as writer:
             writer.add([Document(caller.src_language, (pair,))], "suggestions")
-
-    def _open(self, translator: Translator, memories: Sequence[str | Path]) -> None:
-        data = translator.config.data
-        pair = primary(data.src_language), primary(data.trg_language)
-        if not all(pair):
-            what = "the model does not say what languages it translates"
-            fix = "train it with data.src_language and data.trg_language"
-            raise UserError(what, where="serve", fix=fix)
-        if pair in self.engines:
-            raise UserError(f"two models for {pair[0]} to {pair[1]}", where="serve", fix="give one")
-        self.memories[pair] = translator.open_memories(memories)
-        self.engines[pair] = Engine(translator, most_waiting=self.limits.waiting)
 
     def close(self) -> None:
         """Finish what is waiting, and end."""
@@ -441,6 +441,19 @@ class Service:
 async def _here(work: Callable[..., Any], *given: Any) -> Any:
     """Do some work in the event loop, as ``asyncio.to_thread`` does it in a thread."""
     return work(*given)
+
+
+def _languages_of(translator: Translator, others: Collection[tuple[str, str]]) -> tuple[str, str]:
+    """From which language to which a model translates, as none of the others does."""
+    data = translator.config.data
+    src, trg = primary(data.src_language), primary(data.trg_language)
+    if not src or not trg:
+        what = "the model does not say what languages it translates"
+        fix = "train it with data.src_language and data.trg_language"
+        raise UserError(what, where="serve", fix=fix)
+    if (src, trg) in others:
+        raise UserError(f"two models for {src} to {trg}", where="serve", fix="give one")
+    return src, trg
 
 
 def _with_glossary(caller: Caller, glossary: Glossary | None) -> Caller:

@@ -17,6 +17,7 @@ from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.kernels import one_thread
 from wholedoc.service.errors import RequestError
+from wholedoc.service.processes import Assignment, TranslatingProcess
 from wholedoc.tm.memory import TranslationMemory
 
 _TOGETHER = 128  # sentences under way, divided among threads; more keep the small ones waiting
@@ -86,9 +87,17 @@ class Engine:
     """One model, as many threads that translate as torch has, and a bounded queue before them."""
 
     def __init__(
-        self, translator: Translator, *, most_waiting: int = 256, threads: int = 0
+        self,
+        translator: Translator,
+        *,
+        most_waiting: int = 256,
+        threads: int = 0,
+        assignment: Assignment | None = None,
     ) -> None:
-        """Start the threads: as many as torch has, or so many."""
+        """Start the threads: as many as torch has, or so many.
+
+        With an ``assignment`` each has a process that translates what it covers.
+        """
         self.translator = translator
         self.most_waiting = most_waiting
         self.counts = Counts()
@@ -98,9 +107,14 @@ class Engine:
         self._arrived: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         count = threads or torch.get_num_threads()
         self._together = max(_LEAST_TOGETHER, _TOGETHER // count)
+        self.processes = (
+            [TranslatingProcess(assignment) for _ in range(count)] if assignment else []
+        )
         self._threads = [
-            threading.Thread(target=self._run, name=f"wholedoc-engine-{n}", daemon=True)
-            for n in range(count)
+            threading.Thread(
+                target=self._run, args=(process,), name=f"wholedoc-engine-{n}", daemon=True
+            )
+            for n, process in enumerate(self.processes or [None] * count)
         ]
         for thread in self._threads:
             thread.start()
@@ -189,8 +203,10 @@ class Engine:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+        for process in self.processes:
+            process.close()
 
-    def _run(self) -> None:
+    def _run(self, process: TranslatingProcess | None) -> None:
         torch.set_num_threads(1)  # in this thread: others have batches of their own
         while True:
             with self._changed:
@@ -205,8 +221,9 @@ class Engine:
                     self._do(batch)
             elif batch:
                 large = sum(len(job.sentences) for job in batch) > self._together
-                with one_thread(len(self._threads) if large else 1):
-                    self._translate(batch)
+                if large or process is None or not self._translate_elsewhere(batch, process):
+                    with one_thread(len(self._threads) if large else 1):
+                        self._translate(batch)
             self._wake()
             with self._changed:
                 self.counts.busy_seconds += time.monotonic() - start
@@ -260,6 +277,20 @@ class Engine:
         except Exception as error:  # noqa: BLE001 (it goes to those who wait for the answer)
             self._fail(batch, error)
             return
+        self._answer(batch, results)
+
+    def _translate_elsewhere(self, batch: Sequence[_Job], process: TranslatingProcess) -> bool:
+        """Let a process translate a batch, if it can."""
+        first = batch[0]
+        if first.explain or not process.assignment.covers(first.memories, first.glossary):
+            return False
+        sentences, approved = [job.sentences for job in batch], [job.approved for job in batch]
+        results = process.translate(sentences, approved, first.nbest)
+        if results is not None:
+            self._answer(batch, results)
+        return results is not None
+
+    def _answer(self, batch: Sequence[_Job], results: Sequence[TranslatedDocument]) -> None:
         for job, result in zip(batch, results, strict=True):
             if job.answer.set_running_or_notify_cancel():
                 job.answer.set_result(result)

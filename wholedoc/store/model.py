@@ -45,6 +45,8 @@ class TrainedModel:
     """How the document model does."""
     memory: Path | None = None
     """The translation memory that belongs to the model, if there is one."""
+    directory: Path | None = None
+    """Where it was read from."""
 
 
 def load_model(model: str | Path, *, recall: bool = True) -> TrainedModel:
@@ -85,6 +87,7 @@ def load_model(model: str | Path, *, recall: bool = True) -> TrainedModel:
         base_recall and base_recall.to(device),
         document_recall and document_recall.to(device),
         run.memory if run.memory.exists() else None,
+        run.directory,
     )
 
 
