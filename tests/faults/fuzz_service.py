@@ -64,7 +64,7 @@ def make_service(model: Path, place: Path, **others: float) -> Running:
     """A service with small limits, on a port of its own."""
     limits = Limits(characters=5000, file_bytes=200_000, kept_documents=50, open_documents=50)
     limits = replace(limits, **others)
-    service = Service([Translator.load(model)], (), limits, place / "suggestions")
+    service = Service([Translator.load(model)], (), limits, place / "suggestions", processes=True)
     return Running(service)
 
 
