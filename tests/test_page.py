@@ -199,6 +199,82 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     expect(page.locator("#s1 .translation")).to_be_focused()
 
 
+def test_escape_closes_the_editor_from_anywhere_in_it(page: Page) -> None:
+    page.fill("#text", "s1 s2")
+    press(page, "Translate")
+    expect(page.locator("#state")).to_contain_text("1 sentence translated")
+    page.click("#s0 .translation")
+    press(page, "Alternatives")
+    expect(page.locator(".choices button").first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".editor")).to_have_count(0)
+    expect(page.locator("#s0 .translation")).to_be_focused()
+
+
+def test_the_bar_hides_no_sentence_that_keys_go_to(page: Page) -> None:
+    page.fill("#text", "s1\n" * 60)
+    press(page, "Translate")
+    expect(page.locator("#state")).to_contain_text("60 sentences translated")
+    page.focus("#s50 .translation")
+    for _ in range(30):
+        page.keyboard.press("ArrowUp")
+        top = page.evaluate("document.activeElement.getBoundingClientRect().top")
+        assert top >= page.evaluate("document.querySelector('.bar').getBoundingClientRect().bottom")
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+def test_a_long_document_has_room_for_numbers_and_frames(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.fill("#text", "s1\n" * 1001)
+    press(page, "Translate")
+    expect(page.locator("#state")).to_contain_text("1001 sentences translated")
+    page.focus("#s999 .translation")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#s999")).to_have_class(re.compile("approved"))
+    page.keyboard.press("ArrowUp")
+    row, button = page.locator("#s999"), page.locator("#s999 .translation")
+    expect(button).to_be_focused()
+    number = row.locator(".number")
+    assert number.evaluate("each => each.scrollWidth <= each.clientWidth")
+    frame = button.evaluate(
+        "each => ((style) => parseFloat(style.outlineWidth) + parseFloat(style.outlineOffset))"
+        "(getComputedStyle(each))"
+    )
+    inner, outer = button.bounding_box(), row.bounding_box()
+    assert inner["x"] + inner["width"] + frame <= outer["x"] + outer["width"]
+
+
+def test_it_is_said_when_the_last_sentence_has_come_but_not_all_is_done(page: Page) -> None:
+    page.evaluate(
+        "() => { window.said = []; const state = document.getElementById('state');"
+        "new MutationObserver(() => said.push(state.textContent)).observe(state,"
+        "{childList: true}) }"
+    )
+    page.fill("#text", "s1\ns2")
+    press(page, "Translate")
+    expect(page.locator("#state")).to_contain_text("2 sentences translated")
+    assert "2 of 2 sentences, finishing…" in page.evaluate("said")
+
+
+def test_nothing_is_said_to_be_translated_before_it_is(
+    browser: Browser, service: Running, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/events", lambda _: None)  # none comes
+    page.goto(service.address)
+    expect(page.locator("#target option")).to_have_count(1)
+    page.fill("#text", "s1")
+    press(page, "Translate")
+    expect(page.locator("#work")).to_be_visible()
+    (tmp_path / "wrong.tmx").write_text("no memory")
+    page.set_input_files("#memory", tmp_path / "wrong.tmx")
+    expect(page.locator("#notice")).to_be_visible()
+    page.wait_for_timeout(100)
+    expect(page.locator("#state")).not_to_contain_text("translated")
+    context.close()
+
+
 def test_what_is_wrong_is_said(page: Page) -> None:
     press(page, "Translate")
     expect(page.locator("#notice")).to_contain_text("Paste a text")

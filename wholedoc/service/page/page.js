@@ -105,10 +105,9 @@ function watch() {
   events.addEventListener("sentence", (event) => {
     const update = JSON.parse(event.data);
     seen.add(update.place);
-    const passes = update.passes ? `, pass ${update.passes} over the document` : "";
-    if (seen.size < state.sentences.length || passes) {
-      progress(seen.size, `${seen.size} of ${state.sentences.length} sentences${passes}`);
-    }
+    const all = seen.size === state.sentences.length ? ", finishing…" : "";
+    const passes = update.passes ? `, pass ${update.passes} over the document` : all;
+    progress(seen.size, `${seen.size} of ${state.sentences.length} sentences${passes}`);
     const sentence = state.sentences[update.place];
     if (sentence.words) return; // it is known already how it ended
     sentence.translation = update.text;
@@ -183,6 +182,7 @@ function draw() {
   const list = $("sentences");
   list.replaceChildren();
   list.classList.toggle("long", state.sentences.length > LONG);
+  $("work").style.setProperty("--digits", String(state.sentences.length).length);
   state.sentences.forEach((sentence, place) => {
     const row = make("li", { id: `s${place}` });
     const before = state.sentences[place - 1];
@@ -286,7 +286,6 @@ function editor(place) {
   const area = make("textarea", { id: "edit", rows, value: sentence.translation, dir: "auto" });
   area.setAttribute("aria-label", `translation of sentence ${place + 1}`);
   area.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { toggle(place); focusSentence(place); }
     if (event.key === "Enter" && event.ctrlKey) { event.preventDefault(); approve(place, area.value); }
   });
   const button = (text, work, kind = "") => {
@@ -301,7 +300,12 @@ function editor(place) {
   else buttons.append(button("Alternatives", () => offer(place, choices, area)));
   buttons.append(button("Cancel", () => { toggle(place); focusSentence(place); }));
   const hint = make("p", { className: "hint", textContent: "Sentences can be approved when all are translated." });
-  return make("div", { className: "editor" }, area, buttons, ...(state.ready ? [] : [hint]), choices, ...explained(sentence));
+  const parts = [area, buttons, ...(state.ready ? [] : [hint]), choices, ...explained(sentence)];
+  const made = make("div", { className: "editor" }, ...parts);
+  made.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { toggle(place); focusSentence(place); }
+  });
+  return made;
 }
 
 function explained(sentence) {
@@ -348,7 +352,7 @@ function inTurn(said, work) {
     const found = state.id === id ? await attempt(work) : null;
     state.waiting -= 1;
     if (state.id !== id) return undefined;
-    if (!found && !state.waiting) $("state").textContent = summary();
+    if (!found && !state.waiting && state.ready) $("state").textContent = summary();
     return found;
   });
   return state.work;
