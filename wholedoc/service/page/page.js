@@ -153,7 +153,7 @@ function summary() {
   const count = state.sentences.length;
   const parts = [count ? `${count} sentence${count === 1 ? "" : "s"} translated` : "There is nothing to translate"];
   if (approved) parts.push(`${approved} approved`);
-  if (changed) parts.push(`${changed} changed by the document`);
+  if (changed) parts.push(`${changed} changed by the document (brown edge)`);
   return parts.join(", ");
 }
 
