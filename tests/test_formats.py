@@ -278,6 +278,18 @@ def test_lines_are_paragraphs_but_where_they_were_broken_to_a_width() -> None:
     assert [segment.place for segment in document.segments] == ["line 1", "line 5"]
 
 
+def test_columns_are_paragraphs_and_other_gaps_are_tags() -> None:
+    document = PlainText(b"  -      Remove it.  Now   !\tc\n     d\n", "a", "", "")
+    assert [plain(segment.source) for segment in document.segments] == [
+        *("-", "Remove it. Now !", "c", "d"),
+    ]
+    first, second = tags_of(document.segments[1].source)
+    written = document.write([None, ("a", second, "b", first, "c"), ("e",), None])
+    assert written == b"  -      a   b  c\te\n     d\n"
+    many = PlainText(b"a  b " * 600 + b"c", "a", "", "").segments
+    assert tags_of(many[0].source) == []
+
+
 def test_translated_text_keeps_the_rest() -> None:
     document = PlainText("  Eins.\r\n\r\nZwei.".encode("utf-16"), "a", "", "")
     written = document.write([("One.",), ("Two.",)])

@@ -61,10 +61,41 @@ def test_what_is_no_text_is_one_tag_or_nothing() -> None:
     content = read("Run <code>make <b>x</b></code> now").segments[0].source
     assert [tag.kind for tag in tags_of(content)] == ["alone"]
     assert texts("<pre>a <b>b</b></pre><script>if (a<b) '<p>x</p>'</script><style>p</style>") == []
-    assert texts("<textarea><p>a</p></textarea><svg><text>b</text></svg>") == []
+    assert texts("<svg><text>b</text></svg>") == []
     assert texts('<div translate="no">a<div>b</div></div><p class="x notranslate">c</p>d') == ["d"]
     assert texts("<ul><li translate=no>a<li>b</ul>") == ["b"]
     assert plain(read('I am <span translate="no">Bo</span>.').segments[0].source) == "I am ."
+
+
+def test_what_is_marked_inside_what_is_no_text_is_text() -> None:
+    page = (
+        '<div translate="no">a <p>b<p translate=yes>c <b>d</b><code>e</code></p>f'
+        '<ul><li translate="YES" title="g">h <i translate=no>i</i></li></ul>j</div>k'
+    )
+    assert texts(page) == ["c <b>d</b><code>e</code>", "g", "h <i translate=no>i</i>", "k"]
+    check_identity(page.encode())
+    found = texts("<div translate=no><p translate=yes>a<b translate=no>b</p></div>c</b>d")
+    assert found == ["a<b translate=no>b</p></div>c</b>", "d"]
+
+
+def test_a_link_on_a_sign_stands_alone() -> None:
+    page = '<h1>A<a href="#a" title="b">&para;</a></h1><a>&nbsp;#</a><p><a>1</a> <a>c</a> <b>!</b>'
+    assert texts(page) == ['A<a href="#a" title="b">&para;</a>', "b", "<a>1</a> <a>c</a> <b>!</b>"]
+    assert [tag.kind for tag in tags_of(read(page).segments[0].source)] == ["alone"]
+    assert texts('<a><img alt="d"></a> <a> <!-- x --></a>') == ["d"]
+    check_identity(page.encode())
+
+
+def test_the_text_of_a_field_is_a_segment() -> None:
+    page = 'a <textarea placeholder="b">\n c &lt;/textarea> </p>\nd</textarea> e'
+    segments = read(page).segments
+    assert [plain(segment.source) for segment in segments] == ["a  e", "b", "c </textarea> </p> d"]
+    check_identity(page.encode())
+    end = tags_of(segments[2].source)[0]
+    written = translated(page, None, None, ("</p>", end, "</textarea>"))
+    assert written == page.replace("c &lt;/textarea> </p>\nd", "&lt;/p&gt;\n&lt;/textarea&gt;")
+    assert texts("<textarea></textarea><textarea>a") == []
+    assert texts("<textarea translate=no placeholder=a>b</textarea>") == []
 
 
 def test_attributes_that_people_read_are_segments() -> None:

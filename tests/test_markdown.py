@@ -69,7 +69,7 @@ def test_blocks_are_segments() -> None:
         "<div>\n<!-- a -->\n</div>\n",
         "[a]: http://b 'c'\n",
         "***\n",
-        "![picture](a.png)\n",
+        "![](a.png)\n",
         "`code`\n",
     ],
 )
@@ -169,6 +169,27 @@ def test_breaks_stand_for_white_space() -> None:
     assert all(tag.space for tag in tags_of(content))
     content = check_identity("*a*\t b\t\nc\n").segments[0].source
     assert [tag.kind for tag in tags_of(content)] == ["open", "close", "alone"]
+
+
+def test_descriptions_of_pictures_are_segments() -> None:
+    text = (
+        "a ![b c](d 'e') f\n\n[![g](h)](i)\n\n|![j][k]|![l\\_m](n)|\n|-|-|\n\n"
+        "![k] ![k][] ![*o*](p) ![](q)\n\n[k]: r\n"
+    )
+    assert texts(text) == ["a ![b c](d 'e') f", "b c", "g", "j", "l_m"]
+    check_identity(text)
+    written = translated(text, None, ("x]",), ("y",), ("u|v",), ("*w*",))
+    assert written == (
+        "a ![x\\]](d 'e') f\n\n[![y](h)](i)\n\n|![u\\\\|v][k]|![\\*w\\*](n)|\n|-|-|\n\n"
+        "![k] ![k][] ![*o*](p) ![](q)\n\n[k]: r\n"
+    )
+    assert texts(written)[1:] == ["x]", "y", "u|v", "*w*"]
+
+
+def test_a_backslash_after_white_space_ends_a_line() -> None:
+    content = check_identity("a `b` \\\n  [c](d)\n").segments[0].source
+    assert [tag.shown for tag in tags_of(content)] == ["`b`", "⏎", "[", "](d)"]
+    assert with_text("*a* \\\nb\n", "x") == "*x* \\\nx\n"
 
 
 def test_boxes_of_tasks_and_footnotes() -> None:

@@ -46,7 +46,7 @@ _VOID = frozenset(
     }
 )
 _NOT_TEXT = frozenset(
-    {"code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea", "var"}
+    {"code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "var"}
 )  # what stands inside is no text
 _RAW = frozenset({"script", "style", "textarea", "title"})  # no tags inside
 _UNSEEN = frozenset({"br", "script", "style", "template"})  # at the edge of a segment, outside it
@@ -168,14 +168,15 @@ class _Piece:
     source: Content
     spans: Mapping[tuple[str, int], tuple[int, int]]
     spellings: Spellings
-    quote: str | None = None  # of an attribute's value; empty where it has none
+    quote: str | None = None  # of an attribute's value, if it has any; ``</`` of a field's text
 
 
 class Html:
     """A page, or a part of one: its paragraphs, headings, cells, and the attributes people read.
 
     What stands in ``code``, ``pre``, ``script`` and the like, or is marked ``translate="no"``, is
-    no text. The language that ``<html lang>`` names becomes that of the translation.
+    no text; inside a block so marked, what is marked ``translate="yes"`` is. The language that
+    ``<html lang>`` names becomes that of the translation.
     """
 
     name: ClassVar[str] = "html"
@@ -267,7 +268,9 @@ class Html:
                 start, end = piece.spans[part.kind, part.id]
                 written += self._text[start:end]
                 careful += self._text[start:end]
-        return Edit(piece.start, piece.end, _as_value(written, careful, piece.quote or ""))
+        if written != self._text[piece.start : piece.end]:
+            written = _as_value(written, careful, piece.quote or "")
+        return Edit(piece.start, piece.end, written)
 
     def _escape_in_value(self, text: str, at: int) -> str:
         return self._spelled.get(text[at]) or html.escape(text[at])
@@ -452,14 +455,52 @@ class _Reader:
         token = self._tokens[at]
         attributes = self._attributes(token) if token.kind == "open" else {}
         skipped = token.kind == "open" and self._is_skipped(token, attributes)
-        last = self._skip_end(at) if skipped else at
+        whole = skipped or self._is_field(token) or self._is_sign(at)
+        last = self._skip_end(at) if whole else at
         if token.name in _BLOCKS:
             self._end_run()
+            last = self._read_inside(at, last) if skipped else last
         else:
-            self._run += self._parts(token, self._tokens[last].end, skipped=skipped)
+            self._run += self._parts(token, self._tokens[last].end, skipped=whole)
         if not skipped:
             self._read_attributes(token, attributes)
+            self._read_field(at, last)
         return last
+
+    def _read_inside(self, at: int, last: int) -> int:
+        """Read what is text again inside a block that is none; the last token that was read."""
+        n = at + 1
+        while n < last:
+            end = self._ends.get(n, last) if self._is_marked(self._tokens[n]) else last
+            while n <= end < last:
+                n = self._read(n) + 1
+            self._end_run()
+            n += end == last
+        return max(last, n - 1)
+
+    def _is_marked(self, token: _Token) -> bool:
+        """Whether an element is marked as text."""
+        attributes = self._attributes(token) if token.kind == "open" else {}
+        return self._values(attributes, "translate") == {"yes"}
+
+    def _is_field(self, token: _Token) -> bool:
+        return (token.kind, token.name) == ("open", "textarea")
+
+    def _is_sign(self, at: int) -> bool:
+        """Whether an element is a link on a sign, such as ¶ after a heading: no word goes there."""
+        if self._tokens[at].name != "a" or self._ends.get(at) != at + 2:
+            return False
+        text = self._tokens[at + 1]
+        shown = _decoded(self._text[text.start : text.end], in_value=False)
+        is_text = text.kind == "text" and bool(shown.strip())
+        return is_text and not any(character.isalnum() for character in shown)
+
+    def _read_field(self, at: int, last: int) -> None:
+        """The text that stands in a field of a form from the beginning."""
+        if self._is_field(self._tokens[at]) and last == at + 2:
+            text = self._tokens[at + 1]
+            parts = _text_parts(self._text, text.start, text.end, in_value=False)
+            self._add(list(parts), "</")
 
     def _parts(self, token: _Token, end: int, *, skipped: bool) -> Iterable[_Part]:
         if token.kind == "text":

@@ -1,7 +1,8 @@
 """Markdown: paragraphs, headings and cells out, their translations in, the rest as it was.
 
 What markdown-it finds is edited by its place in the file; blocks of HTML are read as pages of HTML
-are. Code, front matter, link definitions and the descriptions of pictures stay as they are.
+are. Code, front matter and link definitions stay as they are. The description of a picture is a
+segment of its own, if there is no markup in it.
 """
 
 import re
@@ -21,7 +22,7 @@ from markdown_it.token import Token
 
 from wholedoc.errors import UserError
 from wholedoc.formats.html import Html, Spellings
-from wholedoc.formats.segments import Content, Segment, Tag, normalised
+from wholedoc.formats.segments import Content, Segment, Tag, normalised, plain
 from wholedoc.formats.textdata import Edit, TextData, check_parts
 
 _FRONT = re.compile(
@@ -31,10 +32,16 @@ _FRONT = re.compile(
     re.DOTALL,
 )
 _LINE_END = re.compile(r"\r\n?|\n")
-_BREAK = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
+_BREAK = re.compile(r"[ \t]*\\?\n[ \t]*")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:?")
 # What begins a line in dialects of Markdown: a box, the title of one, a definition.
 _LINE_MARK = re.compile(r":{3,}[^\n]*|!!![ \t]+[\w-]+[ \t]*|:[ \t]+(?=\S)")
+# A picture whose description is plain, and does not name its definition.
+_PICTURE = re.compile(
+    r"!\[((?:[^\\\[\]`*_<>&~|\n]|\\[!-/:-@\[-`{-~])*+)(\](?:\(|\[[^\]]).*)", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\(.)")
+_TO_ESCAPE = re.compile(r"[\\\[\]`*_<>&~|]")
 _CHECKBOX = re.compile(r"\[[ xX]\](?=\s)")
 _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
 _MARKER = re.compile(r"(?:[-+]|#{1,6})(?=\s|$)|-[\s-]*$|>|={1,}\s*$")
@@ -109,6 +116,19 @@ class _Unit:
     source: Content
     marked: Mapping[tuple[str, int], _Marked]
     spellings: Spellings
+    pictures: Mapping[int, str]
+    """The descriptions of pictures, by the numbers of their tags."""
+
+    @property
+    def segments(self) -> Iterator[Content]:
+        """What there is to translate: its text, if it has any, and the descriptions."""
+        if self.has_text:
+            yield self.source
+        yield from ((text,) for text in self.pictures.values())
+
+    @property
+    def has_text(self) -> bool:
+        return any(isinstance(part, str) and part.strip() for part in self.source)
 
 
 @dataclass(frozen=True)
@@ -162,7 +182,7 @@ class Markdown:
             yield from part.segments
         else:
             line = self._lines.number_of(part.block.offsets[0])
-            yield Segment(part.source, f"line {line}")
+            yield from (Segment(content, f"line {line}") for content in part.segments)
 
     def _blocks(self) -> Iterator[_Block | _Page]:
         """The blocks that have text, with their places."""
@@ -199,8 +219,6 @@ class Markdown:
 
     def _unit(self, block: _Block) -> _Unit | None:
         pieces = _read(block.content, block.children)
-        if not any(piece.text.strip() for piece in pieces):
-            return None
         content: list[str | Tag] = []
         marked: dict[tuple[str, int], _Marked] = {}
         opened: list[int] = []
@@ -216,7 +234,10 @@ class Markdown:
             named = piece.kind == "close" and piece.raw in ("]", "][]")
             marked[tag.kind, tag.id] = _Marked(piece, written, label if named else "")
             content.append(tag)
-        return _Unit(block, normalised(content), marked, self._spellings(block, pieces))
+        pictures = {id_: text for (_, id_), each in marked.items() if (text := _describe(each))}
+        spellings = self._spellings(block, pieces)
+        unit = _Unit(block, normalised(content), marked, spellings, pictures)
+        return unit if any(unit.segments) else None
 
     def _spellings(self, block: _Block, pieces: Sequence[_Piece]) -> Spellings:
         """How the characters of a block are written; a zero byte is read as U+FFFD."""
@@ -242,8 +263,12 @@ class Markdown:
             if isinstance(part, _Page):
                 data = part.html.write([next(translations) for _ in part.html.segments])
                 yield Edit(part.start, part.end, data.removeprefix(_UTF_8).decode())
-            elif (content := next(translations)) is not None:
-                yield self._edit(part, content)
+                continue
+            content = next(translations) if part.has_text else None
+            described = {id_: next(translations) for id_ in part.pictures}
+            if content is not None or any(described.values()):
+                unit = _with_descriptions(part, described)
+                yield self._edit(unit, part.source if content is None else content)
 
     def _edit(self, unit: _Unit, content: Content) -> Edit:
         """A block in the first manner of writing it that reads as it should."""
@@ -410,6 +435,31 @@ def _cell_offsets(
         return None
     starts = [at - (line[at] == "|") for at in places]
     return [lines.starts[number] + at for at in [*starts, places[-1] + 1]]
+
+
+def _describe(marked: _Marked) -> str:
+    """The description of a picture, if that is what a tag stands for and it can be changed."""
+    match = _PICTURE.fullmatch(marked.piece.raw)
+    if match is None or not marked.written.endswith(match[2]):
+        return ""
+    text = _ESCAPED.sub(r"\1", match[1])
+    return text if text.strip() else ""
+
+
+def _with_descriptions(unit: _Unit, described: Mapping[int, Content | None]) -> _Unit:
+    """A unit whose pictures have other descriptions."""
+    marked = dict(unit.marked)
+    for id_, content in described.items():
+        old = marked["alone", id_]
+        match = _PICTURE.fullmatch(old.piece.raw)
+        if match is None or content is None or plain(content) == unit.pictures[id_]:
+            continue
+        text = _TO_ESCAPE.sub(r"\\\g<0>", " ".join(plain(content).split()))
+        raw = f"![{text}{match[2]}"
+        bars = text.replace("|", "\\|") if unit.block.kind == "cell" else text
+        piece = replace(old.piece, raw=raw)
+        marked["alone", id_] = replace(old, piece=piece, written=f"![{bars}{match[2]}")
+    return replace(unit, marked=marked)
 
 
 def _make_tag(piece: _Piece, number: int, opened: list[int]) -> Tag:
@@ -626,7 +676,7 @@ def _strip_breaks(parts: Sequence[str | Tag], unit: _Unit) -> list[str | Tag]:
             if kept and isinstance(last := kept[-1], str):
                 kept[-1:] = filter(None, [last.rstrip(" \t")])
             piece = unit.marked["alone", part.id].piece
-            if (not kept or _is_break(kept[-1], unit)) and not piece.raw.startswith("\\"):
+            if (not kept or _is_break(kept[-1], unit)) and "\\" not in piece.raw:
                 continue
         if part != "":
             kept.append(part)

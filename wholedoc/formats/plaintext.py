@@ -1,7 +1,11 @@
-"""Plain text: each line is a paragraph, but where its lines were broken to a width."""
+"""Plain text: each line is a paragraph, but where its lines were broken to a width.
+
+What stands in columns is a paragraph each. The ends of lines in a paragraph are tags, and so is
+what else is no single space, as in lines that were made even.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
@@ -12,8 +16,10 @@ _LINE = re.compile(r"[^\r\n]+")
 _LEAST_WIDTH = 40  # no line of a text that was broken to a width is a paragraph's and shorter
 _MOST_WIDTH = 100
 _MOST_LINES = 200  # of a paragraph: more are no text
+_MOST_GAPS = 500  # of a paragraph: with more, those inside of lines stay text
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_BREAK = re.compile(rf"[ \t]*(?:{_LINE_END.pattern})[ \t]*")
+_COLUMN = re.compile(r"(?<=\S)(?: {4,}| *\t[ \t]*)(?=\S)")
+_GAP = re.compile(rf"[ \t]*(?:{_LINE_END.pattern})[ \t]*| [ \t]+|\t[ \t]*")
 
 
 class PlainText:
@@ -25,29 +31,47 @@ class PlainText:
     def __init__(self, data: bytes, where: str, src_language: str, trg_language: str) -> None:  # noqa: ARG002
         """Read a text file."""
         self._data = TextData(data, where)
-        self._spans = _paragraphs(self._data.text)
-        self._breaks: list[list[str]] = []
+        paragraphs = _paragraphs(self._data.text)
+        self._spans = [part for span in paragraphs for part in _columns(self._data.text, span)]
+        self._gaps: list[list[str]] = []
         self.segments: Sequence[Segment] = [self._segment(*span) for span in self._spans]
 
     def _segment(self, start: int, end: int) -> Segment:
         text, at = self._data.text[start:end], 0
         parts: list[str | Tag] = []
-        breaks = []
-        for n, match in enumerate(_BREAK.finditer(text)):
-            parts += [text[at : match.start()], Tag("alone", n, "⏎", space=True)]
-            breaks.append(match.group())
+        gaps = []
+        for n, match in enumerate(_gaps(text)):
+            shown = "⏎" if _LINE_END.search(match.group()) else " "
+            parts += [text[at : match.start()], Tag("alone", n, shown, space=True)]
+            gaps.append(match.group())
             at = match.end()
-        self._breaks.append(breaks)
+        self._gaps.append(gaps)
         return Segment(normalised([*parts, text[at:]]), f"line {self._data.line_of(start)}")
 
     def write(self, translations: Sequence[Content | None]) -> bytes:
         """The file with its paragraphs translated."""
-        rows = zip(self._spans, self._breaks, translations, strict=True)
+        rows = zip(self._spans, self._gaps, translations, strict=True)
         return self._data.edited(
-            Edit(start, end, "".join(p if isinstance(p, str) else breaks[p.id] for p in content))
-            for (start, end), breaks, content in rows
+            Edit(start, end, "".join(p if isinstance(p, str) else gaps[p.id] for p in content))
+            for (start, end), gaps, content in rows
             if content is not None
         )
+
+
+def _columns(text: str, span: Span) -> Iterator[Span]:
+    """The parts of a paragraph that stand in columns; mostly it is one."""
+    at = span[0]
+    for match in _COLUMN.finditer(text, *span):
+        yield at, match.start()
+        at = match.end()
+    yield at, span[1]
+
+
+def _gaps(text: str) -> list[re.Match[str]]:
+    """The white space of a paragraph that is no single space."""
+    found = list(_GAP.finditer(text))
+    few = len(found) <= _MOST_GAPS
+    return found if few else [match for match in found if _LINE_END.search(match.group())]
 
 
 def _paragraphs(text: str) -> list[Span]:
