@@ -99,11 +99,12 @@ def test_a_protected_part_across_a_tag_is_kept_whole(learned_toy: Path) -> None:
     assert (first, address) == ("t1", "http://example.org/x")
 
 
-def test_an_empty_translation_leaves_the_source(learned_toy: Path) -> None:
+@pytest.mark.parametrize("silence", ["", "|"])
+def test_a_translation_without_a_word_leaves_the_source(silence: str, learned_toy: Path) -> None:
     class Silent(SentenceTranslator):
         def translate(self, documents, *, explain=False):
             found = super().translate(documents, explain=explain)
-            return [replace(each, history=[["" for _ in each.sentences]]) for each in found]
+            return [replace(each, history=[[silence for _ in each.sentences]]) for each in found]
 
     translator = Translator.load(learned_toy)
     source = ("s1 ", BOLD[0], "s2", BOLD[1])
@@ -111,6 +112,18 @@ def test_an_empty_translation_leaves_the_source(learned_toy: Path) -> None:
     translate_document(Silent(translator, translator.config.search), document)
     assert plain(document.written[0]) == "s1 s2"
     check_tags(source, document.written[0])
+
+
+def test_a_sentence_without_a_word_may_get_a_translation_without_one(learned_toy: Path) -> None:
+    class Dots(SentenceTranslator):
+        def translate(self, documents, *, explain=False):
+            found = super().translate(documents, explain=explain)
+            return [replace(each, history=[["..." for _ in each.sentences]]) for each in found]
+
+    translator = Translator.load(learned_toy)
+    document = Sketch([Segment(("Eins.  …!",), "1")])
+    translate_document(Dots(translator, translator.config.search), document)
+    assert plain(document.written[0]) == "Eins.  ..."
 
 
 def test_approved_segments_stay_and_others_come_out_of_their_sentences(learned_toy: Path) -> None:

@@ -184,6 +184,9 @@ def test_descriptions_of_pictures_are_segments() -> None:
         "![k] ![k][] ![*o*](p) ![](q)\n\n[k]: r\n"
     )
     assert texts(written)[1:] == ["x]", "y", "u|v", "*w*"]
+    above_a_line = translated("![i](u)\n---\n", ("a|b &#124;",))
+    assert above_a_line == "![a&#124;b \\&#124;](u)\n---\n"
+    assert texts(above_a_line) == ["a|b &#124;"]
 
 
 def test_a_backslash_after_white_space_ends_a_line() -> None:

@@ -104,6 +104,15 @@ def test_unknown_subwords_stand_for_themselves(subwords: SubwordVocabulary) -> N
     assert subwords.decode_tokens(["▁Zürich", "▁the"]) == "Zürich the"
 
 
+def test_bytes_that_spell_no_character_are_left_out(subwords: SubwordVocabulary) -> None:
+    whole = ["▁the", "<0xE4>", "<0xB8>", "<0xAD>"]
+    assert subwords.decode_tokens(whole) == "the中"
+    assert subwords.decode_tokens(["<0xE4>", "<0xB8>", *whole, "<0xAD>", "▁the", "<0xE4>"]) == (
+        "the中 the"
+    )
+    assert subwords.decode(subwords.encode("\ufffd")) == "\ufffd"
+
+
 def test_subword_training_is_deterministic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Fewer than there are lines, so that the lines are drawn at random.
     monkeypatch.setattr(vocabulary_module, "_TRAINING_LINES", 200)

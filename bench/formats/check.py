@@ -52,6 +52,8 @@ ZIPPED = frozenset({"docx", "odt"})
 HOLDERS = frozenset({"r", "rPr", "t", "span", "s", "proofErr", "lastRenderedPageBreak"})
 HOLDERS |= {"softHyphen", "soft-page-break"}
 TIMES = re.compile(r"^.*-->.*$", re.MULTILINE)
+TRANSLATED = re.compile(r"""\s(?:title|alt|placeholder|label|aria-label)=(?:"[^"]*"|'[^']*')""")
+"""Attributes of HTML that are segments of their own."""
 SECONDS = 120
 """For which LibreOffice may think about one file."""
 
@@ -151,7 +153,9 @@ def counted(content: Content) -> Counter[tuple[str, str]]:
         else:
             tags.append(part)
     tags = [tag for tag in tags if not tag.space]
-    return Counter((tag.kind, "]" if tag.shown.startswith("]") else tag.shown) for tag in tags)
+    shown = (TRANSLATED.sub("", tag.shown) for tag in tags)
+    kinds = (tag.kind for tag in tags)
+    return Counter((a, "]" if b.startswith("]") else b) for a, b in zip(kinds, shown, strict=True))
 
 
 def elements(data: bytes) -> Counter[tuple[str, str]]:
@@ -297,7 +301,7 @@ def check(path: Path, sentences: SentenceTranslator, options: argparse.Namespace
         report.problems.append(f"refused: {error}")
         return report
     report.read_seconds = time.perf_counter() - started
-    report.problems += check_identity(file, data)
+    report.problems += check_identity(chosen(data, str(path), "", ""), data)
     head = Head(file, count_segments(file.segments, sentences.src_language, options.sentences))
     report.segments = len(head.segments)
     report.tags = sum(len(tags_of(segment.source)) for segment in head.segments)

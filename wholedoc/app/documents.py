@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wholedoc.config import SearchConfig
 from wholedoc.formats.placing import find_units, place_tags
-from wholedoc.formats.protected import is_text
+from wholedoc.formats.protected import Span, is_text
 from wholedoc.formats.segments import (
     Content,
     DocumentFile,
@@ -16,7 +16,7 @@ from wholedoc.formats.segments import (
     shown,
     tags_of,
 )
-from wholedoc.formats.sentences import Span, split_sentences
+from wholedoc.formats.sentences import split_sentences
 
 if TYPE_CHECKING:
     from wholedoc.corpus.glossary import Glossary
@@ -240,10 +240,15 @@ def _write_all(
 def _take(
     translator: TranslatesSentences, text: DocumentText, found: "TranslatedDocument", place: int
 ) -> TranslatedSentence:
-    """A translation with its origins; where it is empty the sentence stays as it is."""
-    if found.sentences[place]:
-        return TranslatedSentence(found.sentences[place], partial(translator.align, found, place))
-    return TranslatedSentence(text.sentences[place], list)
+    """A translation with its origins; where it says nothing the sentence stays as it is."""
+    sentence, translation = text.sentences[place], found.sentences[place]
+    if _has_word(translation) or (translation and not _has_word(sentence)):
+        return TranslatedSentence(translation, partial(translator.align, found, place))
+    return TranslatedSentence(sentence, list)
+
+
+def _has_word(text: str) -> bool:
+    return any(character.isalnum() for character in text)
 
 
 def assemble(text: DocumentText, found: Sequence[TranslatedSentence]) -> list[Content | None]:

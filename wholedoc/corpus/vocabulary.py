@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from random import Random
 from typing import Self, final
@@ -126,6 +126,8 @@ class WordVocabulary(Vocabulary):
 # round trip to be exact. The disguise starts with a noncharacter, which is escaped likewise.
 _ESCAPE = "\ufdd0"
 _SPACE_MARK = "\u2581"
+_NO_CHARACTER = "\ufffd"  # what sentencepiece makes of bytes that spell none
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 # Training skips whole lines that hold one of these; each is learned from as if it were a space.
 _RESERVED_IN_TRAINING = str.maketrans("\0\t\n\r\u2585", "     ")
 # Training time grows with the square of the longest repetition, so long lines are cut, and equal
@@ -223,14 +225,30 @@ class SubwordVocabulary(Vocabulary):
         return list(pairwise([*starts, len(tokens)]))
 
     def decode_tokens(self, tokens: Sequence[str]) -> str:
-        """Join pieces to text; a piece that is not in the vocabulary stands for itself."""
+        """Join pieces to text; a piece that is not in the vocabulary stands for itself.
+
+        Bytes that spell no character, as a search may end with, are left out.
+        """
         text = self._processor.decode(list(tokens))
+        if _NO_CHARACTER in text:
+            text = self._processor.decode(_without_broken_bytes(tokens))
         # Only in pieces unknown to sentencepiece has it left the mark of a space in place.
         return _unescape(text.removeprefix(_SPACE_MARK).replace(_SPACE_MARK, " "))
 
     def save(self, path: Path) -> None:
         """Write the sentencepiece model."""
         write_atomically(path, self._model)
+
+
+def _without_broken_bytes(tokens: Sequence[str]) -> list[str]:
+    """Pieces without the bytes that spell no character."""
+    kept: list[str] = []
+    for is_byte, run in groupby(tokens, lambda token: bool(_BYTE.fullmatch(token))):
+        if is_byte:
+            data = bytes(int(token[3:5], 16) for token in run)
+            run = iter(f"<0x{byte:02X}>" for byte in data.decode("utf-8", "ignore").encode())
+        kept.extend(run)
+    return kept
 
 
 def load_vocabulary(path: Path) -> Vocabulary:

@@ -38,9 +38,10 @@ _NOTE = re.compile(r"\[\^[^\]\s]+\]:?")
 _LINE_MARK = re.compile(r":{3,}[^\n]*|!!![ \t]+[\w-]+[ \t]*|:[ \t]+(?=\S)")
 # A picture whose description is plain, and does not name its definition.
 _PICTURE = re.compile(
-    r"!\[((?:[^\\\[\]`*_<>&~|\n]|\\[!-/:-@\[-`{-~])*+)(\](?:\(|\[[^\]]).*)", re.DOTALL
+    r"!\[((?:[^\\\[\]`*_<>&~|\n]|\\[!-/:-@\[-`{-~]|&\#124;)*+)(\](?:\(|\[[^\]]).*)", re.DOTALL
 )
-_ESCAPED = re.compile(r"\\(.)")
+_BAR = "&#124;"  # above a line any other makes a table
+_ESCAPED = re.compile(r"\\(.)|&\#124;")
 _TO_ESCAPE = re.compile(r"[\\\[\]`*_<>&~|]")
 _CHECKBOX = re.compile(r"\[[ xX]\](?=\s)")
 _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
@@ -442,7 +443,7 @@ def _describe(marked: _Marked) -> str:
     match = _PICTURE.fullmatch(marked.piece.raw)
     if match is None or not marked.written.endswith(match[2]):
         return ""
-    text = _ESCAPED.sub(r"\1", match[1])
+    text = _ESCAPED.sub(lambda found: found[1] or "|", match[1])
     return text if text.strip() else ""
 
 
@@ -454,7 +455,9 @@ def _with_descriptions(unit: _Unit, described: Mapping[int, Content | None]) -> 
         match = _PICTURE.fullmatch(old.piece.raw)
         if match is None or content is None or plain(content) == unit.pictures[id_]:
             continue
-        text = _TO_ESCAPE.sub(r"\\\g<0>", " ".join(plain(content).split()))
+        text = _TO_ESCAPE.sub(r"\\\g<0>", _LINE_END.sub(" ", plain(content)))
+        if unit.block.kind == "underlined":
+            text = text.replace("\\|", _BAR)
         raw = f"![{text}{match[2]}"
         bars = text.replace("|", "\\|") if unit.block.kind == "cell" else text
         piece = replace(old.piece, raw=raw)
@@ -740,7 +743,7 @@ class _Writer:
         """A character of a text, with a backslash where it could be taken for a mark."""
         needed = _could_mark(text, at)
         if self._manner.careful and text[at] == "|" and self._unit.block.kind == "underlined":
-            return "&#124;"  # any other bar above a line makes a table
+            return _BAR
         if self._manner.careful:
             first = at == 0 and text[at] in _CAREFUL_FIRST
             needed = text[at] in _CAREFUL or first

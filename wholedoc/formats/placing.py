@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wholedoc.formats.protected import find_protected
+from wholedoc.formats.protected import Span, find_protected
 from wholedoc.formats.segments import Content, Tag, normalised, plain
-from wholedoc.formats.sentences import Span
 
 _UNIT = re.compile(r"\w+|[^\w\s]")
 _OPENING = "([{„“«"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from wholedoc.formats.protected import Span
 from wholedoc.formats.segments import Content, Segment, Tag, normalised
-from wholedoc.formats.sentences import Span
 from wholedoc.formats.textdata import Edit, TextData
 
 _LINE = re.compile(r"[^\r\n]+")

@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 
-from wholedoc.formats.sentences import Span
+Span = tuple[int, int]
+"""Where a part of a text begins and ends."""
 
 # Whatever must come out of a translation letter by letter.
 _PROTECTED = re.compile(

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from sentencex import get_sentence_boundaries
 
+from wholedoc.formats.protected import Span, find_protected
+
 # The languages whose abbreviations sentencex knows; others are split as a relative of theirs, or
 # by the marks that end sentences anywhere.
 KNOWN_LANGUAGES = frozenset(
@@ -11,24 +13,23 @@ KNOWN_LANGUAGES = frozenset(
      "gu", "he", "hi", "hy", "it", "ja", "kk", "kn", "ml", "mr", "my", "nl",
      "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk", "ur", "zh"}
 )  # fmt: skip
-Span = tuple[int, int]
-"""Where a part of a text begins and ends."""
 _WINDOW = 10_000  # characters that are split at once: sentencex takes the square of their number
 
 
 def split_sentences(text: str, language: str) -> list[Span]:
     """The sentences of a text as spans, without the white space around them.
 
-    One rule beside those of sentencex: what begins with a lowercase letter belongs to the sentence
-    before it.
+    Two rules beside those of sentencex: what begins with a lowercase letter belongs to the sentence
+    before it, and so does what begins inside an address or the like.
     """
     spans: list[Span] = []
+    inside = {at for start, end in find_protected(text) for at in range(start + 1, end)}
     for start, end in _boundaries(text, language or "en"):
         part = text[start:end]
         first, last = end - len(part.lstrip()), start + len(part.rstrip())
         if first >= last:
             continue
-        if spans and text[first].islower():
+        if spans and (text[first].islower() or first in inside):
             spans[-1] = (spans[-1][0], last)
         else:
             spans.append((first, last))

@@ -1,5 +1,6 @@
 """Documents that are text: decoded, edited by position, written as they were everywhere else."""
 
+import codecs
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -9,7 +10,13 @@ from wholedoc.errors import UserError
 
 MOST_PARTS = 500_000
 """Lines and tags of a file of text; each takes up to 3 KB."""
-_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_MARKS = (  # the longer ones first: one begins with another
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 class Edit(NamedTuple):
