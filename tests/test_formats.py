@@ -21,7 +21,7 @@ from wholedoc.formats.segments import (
     shown,
     tags_of,
 )
-from wholedoc.formats.sentences import split_sentences
+from wholedoc.formats.sentences import split_sentences, without_signs
 
 
 def parse(text: str) -> Content:
@@ -195,6 +195,24 @@ def test_splitting_loses_no_character(text: str, language: str) -> None:
         assert text[start:end] == text[start:end].strip()
         rest[start:end] = [" "] * (end - start)
     assert not "".join(rest).strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("weiter |", "weiter"),
+        ("| • eins · zwei → |", "eins · zwei"),
+        ("Debian\xa0»", "Debian"),
+        ("« ici »", "« ici »"),
+        ("»dort« »", "»dort« »"),
+        ("|eins|", "|eins|"),
+        ("| |", "| |"),
+        ("|", "|"),
+    ],
+)
+def test_signs_at_the_edges_of_a_sentence(text: str, sentence: str) -> None:
+    start, end = without_signs(f"a {text} b", (2, 2 + len(text)))
+    assert f"a {text} b"[start:end] == sentence
 
 
 # What is not text.

@@ -152,7 +152,7 @@ def counted(content: Content) -> Counter[tuple[str, str]]:
             tags.pop()
         else:
             tags.append(part)
-    tags = [tag for tag in tags if not tag.space]
+    tags = [tag for tag in tags if not tag.space and not tag.shown.startswith("<br")]
     shown = (TRANSLATED.sub("", tag.shown) for tag in tags)
     kinds = (tag.kind for tag in tags)
     return Counter((a, "]" if b.startswith("]") else b) for a, b in zip(kinds, shown, strict=True))

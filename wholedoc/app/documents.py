@@ -16,7 +16,7 @@ from wholedoc.formats.segments import (
     shown,
     tags_of,
 )
-from wholedoc.formats.sentences import split_sentences
+from wholedoc.formats.sentences import split_sentences, without_signs
 
 if TYPE_CHECKING:
     from wholedoc.corpus.glossary import Glossary
@@ -76,7 +76,8 @@ def read_sentences(
 
 
 def _spans(segment: Segment, text: str, language: str) -> list[Span]:
-    return [_stripped(text)] if segment.sentence else split_sentences(text, language)
+    spans = [_stripped(text)] if segment.sentence else split_sentences(text, language)
+    return [without_signs(text, span) for span in spans]
 
 
 def _stripped(text: str) -> Span:

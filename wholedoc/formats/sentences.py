@@ -1,5 +1,6 @@
 """Sentence splitting: where the sentences of a paragraph lie; no character is lost."""
 
+import re
 from collections.abc import Iterator
 
 from sentencex import get_sentence_boundaries
@@ -13,6 +14,9 @@ KNOWN_LANGUAGES = frozenset(
      "gu", "he", "hi", "hy", "it", "ja", "kk", "kn", "ml", "mr", "my", "nl",
      "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk", "ur", "zh"}
 )  # fmt: skip
+_SIGNS = re.compile(r"\A(?:[|¦•·‹›→←↑↓▶►◀◄★☆✓✔]\s+)++")
+_SIGNS_AND_QUOTES = re.compile(_SIGNS.pattern.replace("[", "[«»"))
+_QUOTED = re.compile("«.*»|».*«", re.DOTALL)
 _WINDOW = 10_000  # characters that are split at once: sentencex takes the square of their number
 
 
@@ -34,6 +38,16 @@ def split_sentences(text: str, language: str) -> list[Span]:
         else:
             spans.append((first, last))
     return spans
+
+
+def without_signs(text: str, span: Span) -> Span:
+    """A sentence without signs that stand alone at its edges, such as ``next |`` or ``Home »``."""
+    start, end = span
+    sentence = text[start:end]
+    alone = _SIGNS if _QUOTED.search(sentence) else _SIGNS_AND_QUOTES
+    first, last = (alone.sub("", each, 1) for each in (sentence, sentence[::-1]))
+    start, end = end - len(first), start + len(last)
+    return (start, end) if start < end else span
 
 
 def _boundaries(text: str, language: str) -> Iterator[Span]:
