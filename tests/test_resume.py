@@ -26,7 +26,7 @@ from wholedoc.training.stages import train
 # line in a process of its own that sends itself the signal before or after the n-th call of a
 # function: kills at exact moments, which no clock could hit. Forking saves importing torch anew.
 DRIVER = """
-import importlib, json, os, sys
+import importlib, json, os, signal, sys
 import wholedoc.decoding.translator, wholedoc.training.stages
 from wholedoc.cli import main
 
@@ -46,6 +46,9 @@ def arm(module, function, when, call, number):
         return result
 
     setattr(module, function, wrapped)
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever runs the tests, such as nohup, ignores
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for line in sys.stdin:
     case = json.loads(line)
