@@ -283,6 +283,8 @@ def test_a_document_is_watched_approved_and_fetched(web: httpx.Client) -> None:
     fetched = web.get(f"/api/documents/{number}/file")
     assert fetched.text.split("\n")[-2:] == ["my words", "my words"]
     assert "text.en.txt" in fetched.headers["content-disposition"]
+    answer = web.put(path, data={"text": "…"}).json()  # by people: it may say nothing
+    assert web.get(f"/api/documents/{number}/file").text.split("\n")[-2] == "…"
     answer = web.delete(path).json()
     assert [each["translation"] for each in answer["changed"]] == ["t3 t4", "t3 t4"]
     assert web.delete(f"/api/documents/{number}").json() == {"success": True}

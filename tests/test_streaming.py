@@ -7,7 +7,9 @@ import pytest
 from toy import document_config
 
 from wholedoc.corpus.glossary import Glossary
+from wholedoc.decoding.document import DocumentTranslation
 from wholedoc.decoding.results import TranslatedDocument
+from wholedoc.decoding.search import Hypothesis
 from wholedoc.decoding.streaming import Stream
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
@@ -65,6 +67,21 @@ def test_a_stream_ends_with_what_translating_gives(
     assert passes[0] == len(TEXTS)
     assert (max(passes) > 0) == translator.reads_documents
     assert list(stream) == []  # it has ended
+
+
+def test_a_pass_is_told_before_the_next_is_made(
+    document_model: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, add = [], DocumentTranslation.add_pass
+
+    def noted(document: DocumentTranslation, found: list[list[Hypothesis]]) -> None:
+        made.append(len(document.passes))
+        add(document, found)
+
+    monkeypatch.setattr(DocumentTranslation, "add_pass", noted)
+    told = {update.passes: max(made) for update in document_model.stream(TEXTS, passes=2)}
+    assert told[1] == 1
+    assert max(made) == 2
 
 
 def test_passes_are_those_that_were_asked_for(document_model: Translator) -> None:

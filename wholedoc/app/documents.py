@@ -228,7 +228,7 @@ def _write_all(
 ) -> list[FileTranslation]:
     """Documents in their formats from the translations of their sentences."""
     found = [
-        [_take(translator, text, each, i) for i in range(len(each.sentences))]
+        [take_translation(translator, text, each, i) for i in range(len(each.sentences))]
         for text, each in zip(texts, results, strict=True)
     ]
     rows = zip(files, texts, found, results, strict=True)
@@ -238,12 +238,16 @@ def _write_all(
     ]
 
 
-def _take(
+def take_translation(
     translator: TranslatesSentences, text: DocumentText, found: "TranslatedDocument", place: int
 ) -> TranslatedSentence:
-    """A translation with its origins; where it says nothing the sentence stays as it is."""
+    """A translation with its origins; where it says nothing the sentence stays as it is.
+
+    One by people says what it should.
+    """
     sentence, translation = text.sentences[place], found.sentences[place]
-    if _has_word(translation) or (translation and not _has_word(sentence)):
+    given = place in found.task.approved
+    if given or _has_word(translation) or (translation and not _has_word(sentence)):
         return TranslatedSentence(translation, partial(translator.align, found, place))
     return TranslatedSentence(sentence, list)
 

@@ -14,7 +14,7 @@ from wholedoc.corpus.glossary import Found
 from wholedoc.corpus.vocabulary import UNK
 from wholedoc.decoding.alignment import align, token_spans
 from wholedoc.decoding.constraints import Enforcer, Requirement
-from wholedoc.decoding.descent import translate_documents
+from wholedoc.decoding.descent import descend
 from wholedoc.decoding.document import DocumentTranslation, Progress, Sentence
 from wholedoc.decoding.predictor import TranslationSystem
 from wholedoc.decoding.preparing import Piece, Prepared, encode
@@ -51,8 +51,21 @@ class Answerer:
         """Translate documents that were prepared, with the same settings of search."""
         if not prepared:
             return []
+        *_, found = self._descend(prepared, progress, measure)
+        return self._answers(found, prepared, explain=explain)
+
+    def follow(self, prepared: Prepared) -> Iterator[TranslatedDocument]:
+        """A document after each pass of the descent; the last one explained, after all."""
+        found: list[DocumentTranslation] = []
+        for found in self._descend([prepared]):
+            yield from self._answers(found, [prepared], explain=False)
+        yield from self._answers(found, [prepared], explain=True)
+
+    def _descend(
+        self, prepared: list[Prepared], progress: Progress | None = None, measure: bool = True
+    ) -> Iterator[list[DocumentTranslation]]:
         task = prepared[0].task
-        found = translate_documents(
+        return descend(
             self.system,
             [each.tokens for each in prepared],
             task.config,
@@ -64,6 +77,10 @@ class Answerer:
             [self._wanted(each) for each in prepared],
             self.enforcer if task.glossary or task.protect else None,
         )
+
+    def _answers(
+        self, found: list[DocumentTranslation], prepared: list[Prepared], *, explain: bool
+    ) -> list[TranslatedDocument]:
         counts = [each.counts for each in prepared]
         cells = [counts[found.index(document.foreign or document)] for document in found]
         return [

@@ -1,8 +1,11 @@
 """Block coordinate descent: translate each sentence again, given the rest of its document."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from math import fsum
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -20,10 +23,11 @@ from wholedoc.decoding.search import Hypothesis, search
 from wholedoc.kernels import in_threads, one_thread
 from wholedoc.model.memory import Readings, concatenate_readings, gather_readings
 
+Given = ParamSpec("Given")
+Step = TypeVar("Step")
 
-@one_thread()
-@torch.inference_mode()
-def translate_documents(
+
+def descend(
     system: TranslationSystem,
     documents: Sequence[Sequence[Sentence]],
     config: SearchConfig,
@@ -34,8 +38,8 @@ def translate_documents(
     approved: Sequence[Mapping[int, Sentence]] = (),
     wanted: Sequence[Wanted] = (),
     enforcer: Enforcer | None = None,
-) -> list[DocumentTranslation]:
-    """Translate documents of token ids, each sentence ended by ``</s>``.
+) -> Iterator[list[DocumentTranslation]]:
+    """Translate documents of token ids, each sentence ended by ``</s>``: all, after each pass.
 
     Paper: [bcd]. The sentence model translates every sentence by itself; then, in each pass, every
     sentence is translated again given the source memory and the others' current translations. A
@@ -44,31 +48,51 @@ def translate_documents(
     document may recall; ``approved`` sentences stay as they are, and the others read them.
     ``wanted`` is what each translation must have: the ``enforcer`` searches again where it has not.
     """
-    opened = [DocumentTranslation(system, d, config.batch_tokens) for d in documents]
-    for document, pairs in zip(opened, known, strict=False):
-        document.known = pairs
-    for document, required in zip(opened, wanted, strict=False):
-        document.wanted = required
-    for document, given in zip(opened, approved, strict=False):
-        sentences = [document.sentences[t] for t in given]
-        read = read_translations(system.base, sentences, list(given.values()), config)
-        document.approved = dict(zip(given, read, strict=True))
-    if config.shuffle_memory:
-        shuffle_memories(system, opened)
     descent = _CoordinateDescent(system, config, nbest, progress, enforcer)
-    descent.translate_first(opened)
-    if system.reads_documents:
-        for _ in range(config.passes):
-            going = [d for d in opened if d.sentences and not d.settled]
-            if not going:
-                break
+    with _computing():
+        opened = [DocumentTranslation(system, d, config.batch_tokens) for d in documents]
+        for document, pairs in zip(opened, known, strict=False):
+            document.known = pairs
+        for document, required in zip(opened, wanted, strict=False):
+            document.wanted = required
+        for document, given in zip(opened, approved, strict=False):
+            sentences = [document.sentences[t] for t in given]
+            read = read_translations(system.base, sentences, list(given.values()), config)
+            document.approved = dict(zip(given, read, strict=True))
+        if config.shuffle_memory:
+            shuffle_memories(system, opened)
+        descent.translate_first(opened)
+    yield opened
+    for _ in range(config.passes if system.reads_documents else 0):
+        going = [d for d in opened if d.sentences and not d.settled]
+        if not going:
+            break
+        with _computing():
             if config.order == "parallel":
                 descent.update_together(going)
             else:
                 descent.update_in_turn(going)
             if measure:
                 descent.measure(going)
-    return opened
+        yield opened
+
+
+def _last(steps: Callable[Given, Iterator[Step]]) -> Callable[Given, Step]:
+    @wraps(steps)
+    def run(*args: Given.args, **settings: Given.kwargs) -> Step:
+        *_, last = steps(*args, **settings)
+        return last
+
+    return run
+
+
+translate_documents = _last(descend)
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    with one_thread(), torch.inference_mode():
+        yield
 
 
 @dataclass(frozen=True)

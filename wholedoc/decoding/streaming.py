@@ -60,9 +60,11 @@ class Stream(Iterator[Update]):
                 parts.append(part)
                 yield from self._changed(places, part.sentences, 0)
         if reads:
-            (self._document,) = self._answerer.translate([prepared], explain=True)
-            for passes, texts in enumerate(self._document.history):
+            document = None
+            for document in self._answerer.follow(prepared):
+                texts, passes = document.sentences, len(document.history) - 1
                 yield from self._changed(range(len(texts)), texts, passes)
+            self._document = document
         else:
             self._document = self._join(parts)
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from wholedoc.app.documents import DocumentText, TranslatedSentence, assemble, read_sentences
+from wholedoc.app.documents import DocumentText, assemble, read_sentences, take_translation
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.corpus.readers.lines import GZIP_MAGIC
@@ -280,10 +280,10 @@ class Workbench:
         raise RequestError(400, f"{kind!r} is none of original, xliff and tmx")
 
     def _write(self, document: OpenDocument) -> bytes:
-        done, translator = document.done, document.caller.engine.translator
+        done = document.done
         found = [
-            TranslatedSentence(text, partial(translator.align, done, place))
-            for place, text in enumerate(done.sentences)
+            take_translation(document.caller, document.text, done, place)
+            for place in range(len(done.sentences))
         ]
         changed = {
             document.text.places[place].segment
