@@ -76,6 +76,10 @@ def test_what_is_marked_inside_what_is_no_text_is_text() -> None:
     check_identity(page.encode())
     found = texts("<div translate=no><p translate=yes>a<b translate=no>b</p></div>c</b>d")
     assert found == ["a<b translate=no>b</p></div>c</b>", "d"]
+    assert texts("<div translate=no><p translate=yes>a</div></p>b") == ["b"]  # it ends too late
+    levels = "<div translate=no><div translate=yes>", "</div></div>"
+    assert texts(levels[0] * 90 + "a" + levels[1] * 90) == ["a"]
+    assert texts(levels[0] * 20_000 + "a" + levels[1] * 20_000) == []
 
 
 def test_a_link_on_a_sign_stands_alone() -> None:
@@ -95,6 +99,8 @@ def test_the_text_of_a_field_is_a_segment() -> None:
     written = translated(page, None, None, ("</p>", end, "</textarea>"))
     assert written == page.replace("c &lt;/textarea> </p>\nd", "&lt;/p&gt;\n&lt;/textarea&gt;")
     assert texts("<textarea></textarea><textarea>a") == []
+    closed = '<p><textarea name="a"/><input\n type="text" name="b"/> </p>'
+    assert (texts(closed), len(read(closed).segments)) == ([], 0)
     assert texts("<textarea translate=no placeholder=a>b</textarea>") == []
 
 
@@ -307,7 +313,8 @@ RUNS = st.recursive(
 BLOCKS = st.recursive(
     RUNS,
     lambda inner: st.one_of(
-        st.builds(wrap, st.sampled_from(["p", "div", "td", "h1", "pre", "p translate=no"]), inner),
+        st.builds(wrap, st.sampled_from(["p", "div", "td", "h1", "pre"]), inner),
+        st.builds(wrap, st.sampled_from(["p translate=no", "div translate=yes"]), inner),
         st.lists(inner, max_size=4).map("<li>".join),
     ),
     max_leaves=8,
@@ -318,6 +325,7 @@ BROKEN = st.lists(
         st.sampled_from(
             ["<b", "</b>", "<p ", "title=", "<title>", "</title", "<!--", "&am", "&lt"]
         ),
+        st.sampled_from(["<p translate=", "no>", "yes>", "</p>", "<textarea>", "<textarea/>"]),
         st.text(max_size=3),
     ),
     max_size=30,

@@ -443,6 +443,7 @@ class _Reader:
         self._tokens = list(_tokens(text))
         self._ends = _ends(self._tokens)
         self._run: list[_Part] = []
+        self._inside = 0
         self.pieces: list[_Piece] = []
         self.language_spans: list[tuple[int, int]] = []
         at = 0
@@ -469,13 +470,17 @@ class _Reader:
 
     def _read_inside(self, at: int, last: int) -> int:
         """Read what is text again inside a block that is none; the last token that was read."""
+        if self._inside == _MOST_DEPTH:
+            return last
+        self._inside += 1
         n = at + 1
         while n < last:
             end = self._ends.get(n, last) if self._is_marked(self._tokens[n]) else last
             while n <= end < last:
                 n = self._read(n) + 1
             self._end_run()
-            n += end == last
+            n += end >= last
+        self._inside -= 1
         return max(last, n - 1)
 
     def _is_marked(self, token: _Token) -> bool:
@@ -497,8 +502,8 @@ class _Reader:
 
     def _read_field(self, at: int, last: int) -> None:
         """The text that stands in a field of a form from the beginning."""
-        if self._is_field(self._tokens[at]) and last == at + 2:
-            text = self._tokens[at + 1]
+        text = self._tokens[at + 1] if self._ends.get(at) == last == at + 2 else self._tokens[at]
+        if self._is_field(self._tokens[at]) and text.kind == "text":
             parts = _text_parts(self._text, text.start, text.end, in_value=False)
             self._add(list(parts), "</")
 
