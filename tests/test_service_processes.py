@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.service import processes
 from wholedoc.service.engine import Engine
 from wholedoc.service.processes import _MOST_LOST, Assignment, TranslatingProcess
 from wholedoc.tm.memory import MemoryWriter
@@ -163,15 +165,44 @@ def test_a_machine_that_is_full_is_no_end(
     wait_for_process(engine, reluctant)
     (process,) = engine.processes
 
-    def fail() -> None:
-        raise OSError("no room")
+    tried = threading.Event()
+
+    def fail(_: Assignment) -> None:
+        if process._lost == _MOST_LOST - 1:
+            tried.set()
+        raise EOFError("as of a forkserver that was ended")
+
+    monkeypatch.setattr(processes, "_start_process", fail)
+    monkeypatch.setattr(processes, "_PAUSE", 0)
+    process.running.kill()
+    process.running.join()
+    for n in range(_MOST_LOST + 1):
+        assert ask(engine, f"s{n}") == [f"t{n}"]
+    assert tried.wait(30)
+    assert ask(engine, "s5") == ["t5"]
+    assert not process.ready
+
+
+def test_an_answer_that_cannot_be_carried_ends_no_thread(
+    engine: Engine, reluctant: Reluctant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_process(engine, reluctant)
+
+    def fail(_: object) -> None:
+        raise ValueError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(process, "_start", fail)
-        process.running.kill()
-        process.running.join()
-        for n in range(_MOST_LOST + 1):
-            assert ask(engine, f"s{n}") == [f"t{n}"]
+        patch.setattr(processes._Packed, "unpack", fail)
+        assert ask(engine, "s1") == ["t1"]
+    wait_for_process(engine, reluctant)
+
+
+def test_one_that_is_closed_before_it_has_started_ends(learned_toy: Path) -> None:
+    process = TranslatingProcess(Assignment.of(Translator.load(learned_toy)))
+    process.close()
+    (starting,) = (t for t in threading.enumerate() if t.name == "wholedoc-process")
+    starting.join(60)
+    assert (process.running, process.translate([["s1"]], [{}], 1)) == (None, None)
 
 
 def test_processes_that_cannot_load_the_model_are_given_up(

@@ -170,7 +170,8 @@ class Service:
         """Glossaries that are always enforced, by their languages."""
         for pair, translator in served.items():
             known = self.memories[pair], self.terms.get(pair)
-            assignment = Assignment.of(translator, *known) if processes else None
+            apart = processes and translator.system.device.type == "cpu"
+            assignment = Assignment.of(translator, *known) if apart else None
             self.engines[pair] = Engine(
                 translator, most_waiting=self.limits.waiting, assignment=assignment
             )

@@ -22,6 +22,7 @@ from wholedoc.tm.memory import TranslationMemory
 
 _TOGETHER = 128  # sentences under way, divided among threads; more keep the small ones waiting
 _LEAST_TOGETHER = 16  # of a thread: fewer take more time each
+_MOST_PROCESSES = 16  # of a model: each takes 150 MB, and one event loop feeds them all
 _SMALL = 4  # sentences of a document that goes before the larger ones
 Answer = TypeVar("Answer")
 _AGED = 2.0  # seconds after which a larger one is next
@@ -106,6 +107,7 @@ class Engine:
         self._closing = False
         self._arrived: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         count = threads or torch.get_num_threads()
+        count = min(count, _MOST_PROCESSES) if assignment else count
         self._together = max(_LEAST_TOGETHER, _TOGETHER // count)
         self.processes = (
             [TranslatingProcess(assignment) for _ in range(count)] if assignment else []

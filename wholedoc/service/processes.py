@@ -7,10 +7,13 @@ event loop have 0.71 of the speed of the batch command, with processes 0.84.
 import gc
 import multiprocessing
 import signal
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from typing import Any, TypeAlias
 
 import torch
@@ -18,10 +21,12 @@ import torch
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.decoding.results import TranslatedDocument, Translation
 from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.progress import say
 from wholedoc.tm.memory import TranslationMemory
 
 _MOST_LOST = 3
 """Processes that may end one after the other without an answer; then there is none any more."""
+_PAUSE = 5.0  # seconds before one more is tried to start
 _Pipe: TypeAlias = "Connection[Any, Any]"
 
 
@@ -55,25 +60,53 @@ class Assignment:
 
 
 class TranslatingProcess:
-    """One process and the thread that gives it work. One that is lost is replaced."""
+    """One process and the thread that gives it work. One that is lost is replaced.
+
+    Whatever goes wrong with it, its thread goes on without.
+    """
 
     def __init__(self, assignment: Assignment) -> None:
-        """Start the process; it loads its model while others go on."""
+        """Let it start, and load its model, while others go on."""
         self.assignment = assignment
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([__name__])
+        self.running: ForkServerProcess | None = None
+        self._pipe: _Pipe | None = None
+        self._ready = False
         self._lost = 0
-        self._start()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._begin()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has loaded its model."""
+        return self._ready
+
+    def _begin(self) -> None:
+        """Start in a thread: the first process waits until torch is imported."""
+        threading.Thread(target=self._start, name="wholedoc-process", daemon=True).start()
 
     def _start(self) -> None:
-        self._ready = False
-        self._pipe: _Pipe
-        self._pipe, other = self._context.Pipe()
-        args = (self.assignment, other)
-        process = self._context.Process(target=_serve, args=args, daemon=True)
-        process.start()
-        self.running = process
-        other.close()  # so that the death of the process is seen at this end
+        while not self._closed:
+            try:
+                pipe, process = _start_process(self.assignment)
+            except Exception as error:  # noqa: BLE001 (the machine is full, or does not allow it)
+                if self._give_up(f"cannot be started ({type(error).__name__})"):
+                    return
+                time.sleep(_PAUSE)
+                continue
+            with self._lock:
+                self._pipe, self.running = pipe, process
+            break
+        if self._closed:
+            self._end()
+
+    def _give_up(self, why: str) -> bool:
+        """Count one that is lost; whether there were too many."""
+        self._lost += 1
+        if self._lost < _MOST_LOST:
+            return False
+        say(f"processes to translate in {why}; it is done in threads")
+        return True
 
     def translate(
         self, documents: Sequence[list[str]], approved: Sequence[Mapping[int, str]], nbest: int
@@ -82,30 +115,50 @@ class TranslatingProcess:
 
         None where there are none: the process is loading, was lost, or failed.
         """
-        if self._lost >= _MOST_LOST:
+        pipe = self._pipe
+        if pipe is None:
             return None
         try:
             if not self._ready:
-                if not self._pipe.poll():
+                if not pipe.poll():
                     return None
-                self._ready = bool(self._pipe.recv())
-            self._pipe.send((documents, approved, nbest))
-            found = self._pipe.recv()
-        except (EOFError, OSError):
-            self.close()
-            self._lost += 1
-            if self._lost < _MOST_LOST:
-                with suppress(OSError):  # the machine is full: the next one may start
-                    self._start()
+                self._ready = bool(pipe.recv())
+            pipe.send((documents, approved, nbest))
+            found = pipe.recv()
+            answer = None if found is None else [each.unpack() for each in found]
+        except Exception:  # noqa: BLE001 (it has ended, or what it says cannot be carried)
+            self._end()
+            if not self._give_up("end without an answer"):
+                self._begin()
             return None
         self._lost = 0
-        return None if found is None else [each.unpack() for each in found]
+        return answer
+
+    def _end(self) -> None:
+        with self._lock:
+            pipe, process = self._pipe, self.running
+            self._pipe, self.running, self._ready = None, None, False
+        if pipe is not None and process is not None:
+            pipe.close()
+            process.terminate()
+            process.join()
 
     def close(self) -> None:
         """End the process."""
-        self._pipe.close()
-        self.running.terminate()
-        self.running.join()
+        with self._lock:
+            self._closed = True
+        self._end()
+
+
+def _start_process(assignment: Assignment) -> "tuple[_Pipe, ForkServerProcess]":
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    ours: _Pipe
+    ours, other = context.Pipe()
+    process = context.Process(target=_serve, args=(assignment, other), daemon=True)
+    process.start()
+    other.close()  # so that the death of the process is seen at this end
+    return ours, process
 
 
 @dataclass(frozen=True)

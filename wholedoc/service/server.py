@@ -128,6 +128,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
             label = f'{{model="{src}-{trg}"}}'
             figures = {f"{name}_total": value for name, value in vars(engine.counts).items()}
             figures["waiting"] = engine.waiting
+            figures["processes"] = sum(process.ready for process in engine.processes)
             lines += [f"wholedoc_{name}{label} {value}" for name, value in figures.items()]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
