@@ -107,11 +107,10 @@ def test_a_translation_without_a_word_leaves_the_source(silence: str, learned_to
             return [replace(each, history=[[silence for _ in each.sentences]]) for each in found]
 
     translator = Translator.load(learned_toy)
-    source = ("s1 ", BOLD[0], "s2", BOLD[1])
+    source = ("s1, ", BOLD[0], "s2", BOLD[1], " s3 s4.")
     document = Sketch([Segment(source, "1")])
     translate_document(Silent(translator, translator.config.search), document)
-    assert plain(document.written[0]) == "s1 s2"
-    check_tags(source, document.written[0])
+    assert document.written == [source]
 
 
 def test_a_sentence_without_a_word_may_get_a_translation_without_one(learned_toy: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 
 import pytest
 from hypothesis import assume, given, settings
@@ -150,6 +151,21 @@ def test_no_tag_comes_into_a_placeholder() -> None:
     text = "open %s now"
     units = find_units(text, [])
     assert [text[unit.start : unit.end] for unit in units] == ["open", "%s", "now"]
+
+
+def test_gaps_stay_between_words() -> None:
+    source = b"1.  Kapitel  Eins:   Zwei."
+    origins = {"1": 0, ".": 1, "Chapter": 3, "One": 11, ":": 15, "Two": 17}
+    for text, wanted in {
+        "1. Chapter One: Two.": "1.  Chapter  One:   Two.",
+        "1. Chapter: Two.": "1.  Chapter:     Two.",
+        "Chapter.": "Chapter.",
+    }.items():
+        document = PlainText(source, "a", "", "")
+        words = re.finditer(r"\w+|[.:]", text)
+        units = find_units(text, [(*match.span(), origins[match[0]]) for match in words])
+        written = document.write([place_tags(document.segments[0].source, text, units)])
+        assert written.decode().strip() == wanted
 
 
 def test_the_last_cue_keeps_a_word() -> None:

@@ -1,5 +1,6 @@
 """Documents in, documents out: the sentences of a file translated, its tags put back in place."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from wholedoc.decoding.results import TranslatedDocument
     from wholedoc.decoding.translator import Translator
     from wholedoc.tm.memory import TranslationMemory
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class Placed(NamedTuple):
@@ -249,7 +253,14 @@ def take_translation(
     given = place in found.task.approved
     if given or _has_word(translation) or (translation and not _has_word(sentence)):
         return TranslatedSentence(translation, partial(translator.align, found, place))
-    return TranslatedSentence(sentence, list)
+    return TranslatedSentence(sentence, partial(_same_words, sentence))
+
+
+def _same_words(text: str) -> "list[Origin]":
+    """Where the words of a sentence come from that stays as it is."""
+    from wholedoc.decoding.alignment import Origin
+
+    return [Origin(match.start(), match.end(), match.start()) for match in _WORD.finditer(text)]
 
 
 def _has_word(text: str) -> bool:

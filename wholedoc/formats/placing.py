@@ -252,7 +252,9 @@ class _Placer:
         if not self.source[node.end : parent.end].strip():
             return last
         astray, cut = self._best_cut(node, first, last)
-        if astray == 0 or node.tag.space:
+        if node.tag.space:
+            return self._between_words(cut, first, last)
+        if astray == 0:
             return cut
         origins = [
             (unit.origin, n)
@@ -264,6 +266,14 @@ class _Placer:
             return max(earlier)[1] + 1 if earlier else first
         later = [each for each in origins if each[0] >= node.end]
         return min(later)[1] if later else last
+
+    def _between_words(self, cut: int, first: int, last: int) -> int:
+        """A cut, or the next one after or else before it where there is white space, if any."""
+        after, before = range(cut, last), range(cut - 1, first, -1)
+        return next((n for n in (*after, *before) if first < n and self._is_apart(n)), cut)
+
+    def _is_apart(self, unit: int) -> bool:
+        return self.units[unit - 1].end < self.units[unit].start
 
     def _belongs_before(self, node: _Node) -> bool:
         """Whether a tag stands right after a word, as the mark of a footnote does."""
@@ -284,7 +294,8 @@ class _Placer:
 
     def _keep_order(self, node: _Node, places: dict[int, int], first: int, last: int) -> None:
         """Ends of lines stay in their order, with a word between two where words are enough."""
-        breaks = [n for n in places if node.children[n].tag.space]
+        tags = {n: node.children[n].tag for n in places}  # two gaps, shown as spaces, make one
+        breaks = [n for n, tag in tags.items() if tag.space and tag.shown.strip()]
         if last - first <= len(breaks):
             return
         least = first
