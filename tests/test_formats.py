@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from wholedoc.errors import UserError
-from wholedoc.formats import FORMATS, find_format, format_named
+from wholedoc.formats import FORMATS, find_format, format_named, placing
 from wholedoc.formats.placing import Unit, find_units, place_tags
 from wholedoc.formats.plaintext import PlainText
 from wholedoc.formats.protected import find_protected, is_text, missing_protected
@@ -137,6 +137,16 @@ def test_no_tag_is_lost_or_doubled_whatever_the_alignment(
     order = [tag.id for tag in tags_of(placed) if tag.space]
     if all(tag.kind == "alone" for tag in tags_of(source)):
         assert order == [tag.id for tag in tags_of(source) if tag.space]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placing, "_MOST_PLACED", -1)
+        check_tags(source, place_tags(source, translation, units))
+
+
+def test_very_many_tags_are_placed_by_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "_MOST_PLACED", 7)
+    text = "The red house there"
+    placed = place_tags(parse("Das <b>rote Haus</b> <x/>da"), text, find_units(text, []))
+    assert shown(placed) == "The <b>red house</b> <x/>there"
 
 
 def test_wrong_tags_are_found() -> None:

@@ -184,6 +184,8 @@ def test_descriptions_of_pictures_are_segments() -> None:
         "![k] ![k][] ![*o*](p) ![](q)\n\n[k]: r\n"
     )
     assert texts(written)[1:] == ["x]", "y", "u|v", "*w*"]
+    listed = translated("- ![a&#124;b](u)\n---\n", ("One|two",))
+    assert texts(listed) == ["One|two"]
     above_a_line = translated("![i](u)\n---\n", ("a|b &#124;",))
     assert above_a_line == "![a&#124;b \\&#124;](u)\n---\n"
     assert texts(above_a_line) == ["a|b &#124;"]

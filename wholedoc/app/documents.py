@@ -247,10 +247,11 @@ def take_translation(
 ) -> TranslatedSentence:
     """A translation with its origins; where it says nothing the sentence stays as it is.
 
-    One by people says what it should.
+    One by people says what it should, and so does a term.
     """
     sentence, translation = text.sentences[place], found.sentences[place]
     given = place in found.task.approved
+    given = given or any(term.state != "missing" for term in found.terms[place])
     if given or _has_word(translation) or (translation and not _has_word(sentence)):
         return TranslatedSentence(translation, partial(translator.align, found, place))
     return TranslatedSentence(sentence, partial(_same_words, sentence))

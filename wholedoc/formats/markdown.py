@@ -267,9 +267,10 @@ class Markdown:
                 continue
             content = next(translations) if part.has_text else None
             described = {id_: next(translations) for id_ in part.pictures}
-            if content is not None or any(described.values()):
-                unit = _with_descriptions(part, described)
-                yield self._edit(unit, part.source if content is None else content)
+            unit = _with_descriptions(part, described)
+            content = part.source if content is None else content
+            if unit is not part or content != part.source:
+                yield self._edit(unit, content)
 
     def _edit(self, unit: _Unit, content: Content) -> Edit:
         """A block in the first manner of writing it that reads as it should."""
@@ -448,7 +449,7 @@ def _describe(marked: _Marked) -> str:
 
 
 def _with_descriptions(unit: _Unit, described: Mapping[int, Content | None]) -> _Unit:
-    """A unit whose pictures have other descriptions."""
+    """A unit whose pictures have other descriptions, if there are any."""
     marked = dict(unit.marked)
     for id_, content in described.items():
         old = marked["alone", id_]
@@ -456,13 +457,13 @@ def _with_descriptions(unit: _Unit, described: Mapping[int, Content | None]) -> 
         if match is None or content is None or plain(content) == unit.pictures[id_]:
             continue
         text = _TO_ESCAPE.sub(r"\\\g<0>", _LINE_END.sub(" ", plain(content)))
-        if unit.block.kind == "underlined":
-            text = text.replace("\\|", _BAR)
+        is_cell = unit.block.kind == "cell"
+        text = text if is_cell else text.replace("\\|", _BAR)
         raw = f"![{text}{match[2]}"
-        bars = text.replace("|", "\\|") if unit.block.kind == "cell" else text
+        bars = text.replace("|", "\\|") if is_cell else text
         piece = replace(old.piece, raw=raw)
         marked["alone", id_] = replace(old, piece=piece, written=f"![{bars}{match[2]}")
-    return replace(unit, marked=marked)
+    return unit if marked == unit.marked else replace(unit, marked=marked)
 
 
 def _make_tag(piece: _Piece, number: int, opened: list[int]) -> Tag:

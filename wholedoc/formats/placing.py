@@ -17,6 +17,7 @@ from wholedoc.formats.segments import Content, Tag, normalised, plain
 _UNIT = re.compile(r"\w+|[^\w\s]")
 _OPENING = "([{„“«"
 _TAKEN = -1_000_000_000
+_MOST_PLACED = 2_000_000  # tags of a node times words; with more, tags are placed by proportion
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,9 @@ class _Placer:
         if node.tag.space:
             parts += [kept, node.tag]
             return start
-        previous, following = self.source[: node.start][-1:], self.source[node.end :][:1]
+        previous, following = self._beside(node)
         before, after = previous.isspace(), following.isspace()
-        left, right = self.text[:start][-1:], self.text[start : start + 1]
+        left, right = self.text[max(start - 1, 0) : start], self.text[start : start + 1]
         if before and after and space:
             parts += [kept, space[0], node.tag, space[1:] or space]
         elif before and after and left and not right.isalnum():
@@ -155,6 +156,8 @@ class _Placer:
     def _share(self, node: _Node, first: int, last: int) -> list[tuple[int, int]]:
         """The units that each child gets, none for a tag that stands alone or finds no word."""
         children = node.children
+        if len(children) * (last - first) > _MOST_PLACED:
+            return self._by_proportion(node, first, last)
         found: dict[int, tuple[int, int]] = {}
         free = [True] * (last - first)
         best = {
@@ -177,6 +180,18 @@ class _Placer:
                 self._take_nearest(node, child, first, free, found, n)
         places = self._place_rest(node, first, last, found)
         return [found.get(n, (places.get(n, first),) * 2) for n in range(len(children))]
+
+    def _by_proportion(self, node: _Node, first: int, last: int) -> list[tuple[int, int]]:
+        """The units of each child by where it stands in the source."""
+        share = (last - first) / max(node.end - node.start, 1)
+        edges = (
+            (child.start, child.start if child.closing is None else child.end)
+            for child in node.children
+        )
+        return [
+            (first + int((a - node.start) * share), first + int((b - node.start) * share))
+            for a, b in edges
+        ]
 
     def _take_nearest(
         self,
@@ -275,9 +290,14 @@ class _Placer:
     def _is_apart(self, unit: int) -> bool:
         return self.units[unit - 1].end < self.units[unit].start
 
+    def _beside(self, node: _Node) -> tuple[str, str]:
+        """What stands right before a tag in the source, and right after."""
+        before, after = max(node.start - 1, 0), node.end + 1
+        return self.source[before : node.start], self.source[node.end : after]
+
     def _belongs_before(self, node: _Node) -> bool:
         """Whether a tag stands right after a word, as the mark of a footnote does."""
-        previous, following = self.source[: node.start][-1:], self.source[node.end :][:1]
+        previous, following = self._beside(node)
         return previous.isalnum() and not following.isalnum()
 
     def _best_cut(self, node: _Node, first: int, last: int) -> tuple[int, int]:

@@ -424,8 +424,9 @@ async function download(event) {
   const link = event.currentTarget;
   if (state.waiting) {
     event.preventDefault();
+    const { id } = state;
     await state.work;
-    link.click();
+    if (state.id === id) link.click();
   } else if (link.href) state.saved = true;
 }
 
