@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from wholedoc.config import shipped_configs
+from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.errors import UserError
+from wholedoc.experiment import report as report_module
 from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
     PAPER_SYSTEMS,
@@ -36,7 +39,7 @@ from wholedoc.experiment.report import (
 )
 from wholedoc.experiment.results import Results, RunFigures, load_results, read_lines
 from wholedoc.experiment.runner import ProcessPool, run_experiment, run_jobs
-from wholedoc.experiment.tables import read_printed
+from wholedoc.experiment.tables import CellMaker, read_printed
 from wholedoc.rendering.charts import Figure
 from wholedoc.rendering.tables import Table
 
@@ -470,6 +473,18 @@ def test_the_numbers_of_the_paper_stand_beside_ours(report: Report) -> None:
     assert format_html(report).count("The paper’s numbers") == len(printed)
     both = printed["Table 2"][0].rows[-1]
     assert (both.label, both.cells[0].text) == ("+both", "22.00†")
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("word", "wer das las"), ("subword", "Wer DAS las")])
+def test_references_are_in_the_case_of_the_models(
+    results: Results, kind: Literal["word", "subword"], wanted: str
+) -> None:
+    config = replace(results.config, vocabulary=replace(results.config.vocabulary, kind=kind))
+    document = Document("d", (SentencePair("s", "Wer DAS las"),))
+    found = replace(results, config=config, documents=[document], runs={})
+    assert found.references == [wanted]
+    facts = report_module._facts(CellMaker(found))["test set"]
+    assert ("lower case" in facts) == (kind == "word")
 
 
 def test_numbers_come_from_the_translations(report: Report, results: Results) -> None:

@@ -213,7 +213,8 @@ def _facts(make: CellMaker) -> dict[str, str]:
         f"{config.model.alignment} alignment",
         "vocabulary": f"{vocabulary.kind}s, "
         + ("shared" if vocabulary.shared else "one for each side"),
-        "test set": "artificial" if make.config.synth else data.test.src,
+        "test set": ("artificial" if make.config.synth else data.test.src)
+        + (", references in lower case as the models' words" if make.results.lower_cased else ""),
         "translation": f"beam {config.search.beam}, {config.search.passes} "
         f"pass{'es' if config.search.passes != 1 else ''} after the first translations",
     }

@@ -173,8 +173,14 @@ class Results:
 
     @property
     def references(self) -> list[str]:
-        """Of all sentences of the test set, in order."""
-        return [pair.trg for document in self.documents for pair in document]
+        """Of all sentences of the test set, in order; in lower case where the models' words are."""
+        found = [pair.trg for document in self.documents for pair in document]
+        return [text.lower() for text in found] if self.lower_cased else found
+
+    @property
+    def lower_cased(self) -> bool:
+        """Whether the models know no capital letters."""
+        return self.config.vocabulary.kind == "word"
 
     @property
     def sources(self) -> list[str]:
