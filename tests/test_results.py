@@ -10,6 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "recall" / "results"
+PAPER = ROOT / "bench" / "documents" / "results"
+PRINTED = {
+    "S-NMT": "S-NMT",
+    "control": "S-NMT, more training",
+    "Memory-to-Context": "+both",
+}
 PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 SYSTEMS = {
     "sentence model": "S-NMT",
@@ -93,3 +99,19 @@ def test_what_a_neighbour_is_worth(label: str, model: str, cell: str) -> None:
         digits = len(NUMBER.findall(cell)[1].partition(".")[2])
         tests = found["against"]["bleu"]["randomisation"]
         assert p[0] == round(tests["document"], digits)
+
+
+@pytest.mark.parametrize(("label", "column", "cell"), cells("the paper as printed"))
+def test_the_paper_as_printed(label: str, column: str, cell: str) -> None:
+    if column == "the paper's BLEU":
+        return
+    report = json.loads((PAPER / "paper-europarl-et-en.json").read_text(encoding="utf-8"))
+    name = next(name for start, name in PRINTED.items() if label.startswith(start))
+    (table,) = (each for each in report["tables"] if each["name"] == "All systems")
+    (row,) = (each for each in table["rows"] if each["label"] == name)
+    values = dict(zip(table["columns"], row["values"], strict=True))
+    (curves,) = (each for each in report["figures"] if each["name"] == "Learning curves")
+    series = {k: v for chart in curves["charts"] for k, v in chart["series"].items()}
+    points = series.get(name) or series[f"{name}, seed 1"]
+    values |= {"TER": values["TER ↓"], "dev perplexity": min(y for _, y in points)}
+    assert cell == f"{values[column]:.2f}"
