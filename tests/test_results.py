@@ -14,7 +14,7 @@ PAPER = ROOT / "bench" / "documents" / "results"
 PRINTED = {
     "S-NMT": "S-NMT",
     "control": "S-NMT, more training",
-    "Memory-to-Context": "+both",
+    "Memory-to-Context": "+both mems, to context",
 }
 PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 SYSTEMS = {
