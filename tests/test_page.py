@@ -199,12 +199,16 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     expect(page.locator("#s1 .translation")).to_be_focused()
 
 
-def test_escape_closes_the_editor_from_anywhere_in_it(page: Page) -> None:
+def ask_for_alternatives(page: Page) -> None:
     page.fill("#text", "s1 s2")
     press(page, "Translate")
     expect(page.locator("#state")).to_contain_text("1 sentence translated")
     page.click("#s0 .translation")
     press(page, "Alternatives")
+
+
+def test_escape_closes_the_editor_from_anywhere_in_it(page: Page) -> None:
+    ask_for_alternatives(page)
     expect(page.locator(".choices button").first).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.locator(".editor")).to_have_count(0)
@@ -329,11 +333,7 @@ def test_a_document_that_is_gone_is_said_to_be(browser: Browser, service: Runnin
 
 
 def test_no_alternative_is_the_translation_itself(page: Page) -> None:
-    page.fill("#text", "s1 s2")
-    press(page, "Translate")
-    expect(page.locator("#state")).to_contain_text("1 sentence translated")
-    page.click("#s0 .translation")
-    press(page, "Alternatives")
+    ask_for_alternatives(page)
     expect(page.locator(".choices > *").first).to_be_visible()
     assert "t1 t2" not in page.locator(".choices > *").all_inner_texts()
 

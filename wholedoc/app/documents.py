@@ -1,6 +1,5 @@
 """Documents in, documents out: the sentences of a file translated, its tags put back in place."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from wholedoc.decoding.results import TranslatedDocument
     from wholedoc.decoding.translator import Translator
     from wholedoc.tm.memory import TranslationMemory
-
-
-_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class Placed(NamedTuple):
@@ -261,7 +257,7 @@ def _same_words(text: str) -> "list[Origin]":
     """Where the words of a sentence come from that stays as it is."""
     from wholedoc.decoding.alignment import Origin
 
-    return [Origin(match.start(), match.end(), match.start()) for match in _WORD.finditer(text)]
+    return [Origin(unit.start, unit.end, unit.start) for unit in find_units(text, [])]
 
 
 def _has_word(text: str) -> bool:
