@@ -25,7 +25,7 @@ class InstructionSet(NamedTuple):
     name: str
     flags: tuple[str, ...]
     features: frozenset[str]
-    """What the processor has to announce, in the words of ``/proc/cpuinfo``."""
+    """What the processor has to announce, in the words of ``/proc/cpuinfo``: flags and maker."""
 
     @property
     def file(self) -> str:
@@ -38,7 +38,16 @@ _V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"
 _WIDE = ("-march=x86-64-v4", "-mprefer-vector-width=512")
 INSTRUCTION_SETS = {
     "x86_64": (  # the best first
-        InstructionSet("x86-64-v4+bf16", (*_WIDE, "-mavx512bf16"), _V4 | {"avx512_bf16"}),
+        InstructionSet(
+            "x86-64-v4+amx",
+            (*_WIDE, "-mavx512bf16", "-mamx-tile", "-mamx-bf16"),
+            _V4 | {"avx512_bf16", "amx_tile", "amx_bf16"},
+        ),
+        InstructionSet(  # vectors of bfloat16: twice as fast as numbers on AMD, slower on Intel
+            "x86-64-v4+bf16",
+            (*_WIDE, "-mavx512bf16"),
+            _V4 | {"avx512_bf16", "AuthenticAMD"},
+        ),
         InstructionSet("x86-64-v4", _WIDE, _V4),
         InstructionSet("x86-64-v3", ("-march=x86-64-v3",), _V3),
     ),

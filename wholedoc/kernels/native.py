@@ -48,6 +48,8 @@ _FUNCTIONS = {
 }
 """The arguments of each: integers, pointers, floats."""
 _SELF_TEST_SECONDS = 20.0
+_ASK_FOR_TILES = (158, 0x1023, 18)
+"""arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA) of x86-64: Linux keeps AMX from who does not ask."""
 _forced: list[Backend] = []
 _mixed: ContextVar[bool] = ContextVar("mixed", default=False)
 _pool_size: ContextVar[int | None] = ContextVar("pool_size", default=None)
@@ -222,11 +224,14 @@ def load_library(
 
 
 def _announced() -> frozenset[str]:
-    """The instructions that the processor says it has."""
+    """The instructions that the processor says it has, and who says that he made it."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    flags = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
-    return frozenset(flags[0].split()) if flags else frozenset()
+    first = info.read_text().partition("\n\n")[0].splitlines() if info.exists() else []
+    lines = [line for line in first if line.startswith(("flags", "Features", "vendor_id"))]
+    words = {word for line in lines for word in line.partition(":")[2].split()}
+    if "amx_tile" in words and ctypes.CDLL(None).syscall(*_ASK_FOR_TILES) != 0:
+        words.discard("amx_tile")
+    return frozenset(words)
 
 
 def _failure(library: Library) -> str | None:
