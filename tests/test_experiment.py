@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
@@ -311,6 +313,24 @@ def test_processes_tell_why_they_failed(tmp_path: Path) -> None:
         "killed": f"killed by SIGKILL; see {tmp_path}/logs/killed.txt",
     }
     assert (tmp_path / "logs" / "fine.txt").read_text() == "fine begins\n"
+
+
+def keep(name: str) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    large = torch.ones(2**26)
+    full = resident()
+    del large
+    print(round((full - resident()) * os.sysconf("SC_PAGE_SIZE") / 2**20), "MiB given back")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_jobs_use_freed_memory_again(tmp_path: Path) -> None:
+    pool = ProcessPool(keep, tmp_path)
+    pool.start("keeps")
+    assert pool.wait() == {"keeps": ""}
+    assert (tmp_path / "keeps.txt").read_text() == "0 MiB given back\n"
 
 
 # A whole experiment, killed once on its way.

@@ -47,6 +47,7 @@ from wholedoc.experiment.results import (
     write_lines,
 )
 from wholedoc.files import write_atomically
+from wholedoc.kernels import keep_freed_memory
 from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
 from wholedoc.synthetic import write_synth
@@ -179,6 +180,7 @@ def _work(target: Callable[[str], None], name: str, log: Path) -> None:
         os.dup2(stream.fileno(), number)
     threading.Thread(target=_follow_parent, daemon=True).start()
     torch.set_num_threads(1)  # so many jobs as cores use them best
+    keep_freed_memory()
     try:
         target(name)
     except UserError as error:
