@@ -353,7 +353,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
             if line.startswith("src-context-1: started"):
                 process.kill()
                 break
-    done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/test/results.json")}
+    done = {path: path.stat().st_mtime_ns for path in out.glob("results/*/results.json")}
     assert len(done) in (1, 2)  # the sentence model of the other seed may be under way
     experiment = load_experiment(file, out)
     assert run_experiment(experiment, 2) == {}
@@ -425,7 +425,33 @@ def test_nothing_is_done_twice(
 
 def test_other_settings_of_search_are_other_results(finished: Experiment) -> None:
     asked = replace(finished.config, set={**finished.config.set, "search": {"beam": 2}})
-    assert load_results(Experiment(asked, finished.out)).runs == {}
+    assert load_results(replace(finished, config=asked)).runs == {}
+
+
+def test_results_lie_where_they_are_told(tmp_path: Path) -> None:
+    file = write(tmp_path / "e.toml", f"seeds = [1]\n{DATA}")
+    assert load_experiment(file).results == Path("experiments/e/results")
+    assert load_experiment(file, tmp_path / "out").results == tmp_path / "out" / "results"
+    assert load_experiment(file, tmp_path / "out", tmp_path / "kept").results == tmp_path / "kept"
+
+
+def test_results_are_enough_without_the_models(
+    finished: Experiment, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that has only them: nothing is trained, and all numbers are the same."""
+    runs, away = finished.out / "runs", finished.out / "away"
+    monkeypatch.setattr(ProcessPool, "start", None)
+    monkeypatch.setenv("WHOLEDOC_METEOR_JAR", "nowhere")
+    runs.rename(away)
+    try:
+        assert run_experiment(finished, 1) == {}
+        found = build_report(load_results(finished)).to_json()
+    finally:
+        away.rename(runs)
+    asked = report.to_json()
+    assert [example.pop("weights") for example in found["examples"]] == [{}, {}]
+    assert all(example.pop("weights") for example in asked["examples"])
+    assert found == asked
 
 
 # The report.

@@ -12,6 +12,7 @@ from test_experiment import TINY, table, texts, write
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.translator import Translator
+from wholedoc.experiment import runner
 from wholedoc.experiment.grid import Experiment, Job, load_experiment
 from wholedoc.experiment.recalling import (
     RandomMemory,
@@ -22,7 +23,7 @@ from wholedoc.experiment.recalling import (
 )
 from wholedoc.experiment.report import Report, build_report, format_html
 from wholedoc.experiment.results import Results, load_results, read_documents, read_lines
-from wholedoc.experiment.runner import run_experiment
+from wholedoc.experiment.runner import ProcessPool, run_experiment
 from wholedoc.metrics.scores import corpus_bleu
 from wholedoc.rendering.charts import Figure
 from wholedoc.tm.memory import MemoryWriter, TranslationMemory
@@ -80,7 +81,6 @@ def test_what_stands_on_what(tmp_path: Path) -> None:
     assert jobs["both-context-recall-1"].needs == "both-context-1"
     assert jobs["both-context-1"].needs == "s-nmt-1"
     assert experiment.run(jobs["recall-1"]) == tmp_path / "out" / "runs" / "longer-1"
-    assert experiment.test(jobs["recall-1"]).name == "test-recall"
     configs = {name: experiment.job_config(job) for name, job in jobs.items()}
     assert configs["longer-1"].stage1.epochs == 4 * configs["s-nmt-1"].stage1.epochs == 8
     assert configs["recall-1"] == configs["longer-1"]
@@ -95,6 +95,45 @@ def test_no_other_domain_no_control_of_that_name(tmp_path: Path) -> None:
     experiment = load_experiment(write(tmp_path / "e.toml", toml))
     assert "recall-other" not in {job.system for job in experiment.jobs()}
     assert "recall-other" not in experiment.config.systems
+
+
+def test_a_model_that_is_gone_is_trained_again_for_those_that_need_it(
+    finished: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results may come from another machine: what they were made with is not here."""
+    given: list[tuple[list[str], set[str]]] = []
+
+    def collect(
+        jobs: Sequence[Job], pool: ProcessPool, limit: int, made: set[str]
+    ) -> dict[str, str]:
+        given.append(([job.name for job in jobs], made))
+        return {}
+
+    monkeypatch.setattr(runner, "run_jobs", collect)
+    results, runs = finished.results / "recall-1" / "results.json", finished.out / "runs"
+    results.rename(results.with_suffix(".away"))
+    try:
+        run_experiment(finished, 1)
+        runs.rename(runs.with_suffix(".away"))
+        run_experiment(finished, 1)
+        runs.with_suffix(".away").rename(runs)
+        (runs / "s-nmt-1" / "recall.safetensors").rename(
+            runs / "away"
+        )  # killed before it was written
+        run_experiment(finished, 1)
+        (runs / "away").rename(runs / "s-nmt-1" / "recall.safetensors")
+    finally:
+        results.with_suffix(".away").rename(results)
+    assert [jobs for jobs, _ in given] == [
+        ["recall-1"],
+        ["s-nmt-1", "recall-1"],
+        ["s-nmt-1", "recall-1"],
+    ]
+    assert [made for _, made in given] == [
+        {"stage1-1", "stage0-1", "generated-1", "fuzzy"},
+        set(),
+        {"stage1-1", "stage0-1", "generated-1", "fuzzy"},
+    ]
 
 
 # What systems know.

@@ -4,7 +4,7 @@
         --base FILE --copy FILE --recall FILE
 
 ``--train`` is the source side of the memory, ``--src`` that of the test set; ``--base``, ``--copy``
-and ``--recall`` are the translations ``runs/s-nmt-1/test*/pass-0.txt`` of an experiment.
+and ``--recall`` are the translations ``results/*/pass-0.txt.gz`` of an experiment.
 """
 
 import argparse

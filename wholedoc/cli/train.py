@@ -91,12 +91,19 @@ def experiment(
     out: Annotated[
         Path | None, Option(help="Where all of it goes.", show_default="experiments/NAME")
     ] = None,
+    results: Annotated[
+        Path | None,
+        Option(
+            help="Where the results of finished runs lie; those that are there are not run again.",
+            show_default="OUT/results",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Train a grid of systems and write the paper's tables and figures; run again, it resumes."""
     from wholedoc.experiment.grid import load_experiment
 
-    chosen = load_experiment(file, out)
+    chosen = load_experiment(file, out, results)
 
     from wholedoc.experiment.report import build_report, write_reports
     from wholedoc.experiment.results import load_results

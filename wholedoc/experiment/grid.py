@@ -168,6 +168,8 @@ class Experiment:
 
     config: ExperimentConfig
     out: Path
+    results: Path
+    """Where the results of finished runs lie, apart from their models."""
 
     @property
     def corpus(self) -> Path:
@@ -187,10 +189,6 @@ class Experiment:
     def run(self, job: Job) -> Path:
         """The run directory of a job: its own, or that of the job whose model it takes."""
         return self.out / "runs" / job.trained.name
-
-    def test(self, job: Job) -> Path:
-        """Where the translations of a job lie, and its figures."""
-        return self.run(job) / ("test" if job.base is None else f"test-{job.system}")
 
     def jobs(self) -> list[Job]:
         """The grid, in the order in which jobs start: the sentence models first."""
@@ -240,7 +238,9 @@ def _written_files(directory: Path, split: str) -> dict[str, str]:
     return {side: str(directory / f"{split}.{side}") for side in ("src", "trg", "doc")}
 
 
-def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
+def load_experiment(
+    path: str | Path, out: Path | None = None, results: Path | None = None
+) -> Experiment:
     """Read an experiment (a file or the name of a shipped one), all of its settings checked."""
     file = find_config(path, experiments=True)
     where = str(file)
@@ -249,7 +249,8 @@ def load_experiment(path: str | Path, out: Path | None = None) -> Experiment:
     if not config.recall.other.src:  # no other domain, no control of that name
         systems = tuple(system for system in config.systems if system != "recall-other")
         config = replace(config, systems=systems)
-    experiment = Experiment(config, out or Path("experiments") / file.stem)
+    out = out or Path("experiments") / file.stem
+    experiment = Experiment(config, out, results or out / "results")
     load_config(config.config)  # at fault itself, it is named itself
     try:
         configs = [experiment.job_config(job) for job in experiment.jobs()]

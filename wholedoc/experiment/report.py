@@ -205,6 +205,7 @@ def _facts(make: CellMaker) -> dict[str, str]:
     jobs = make.results.experiment.jobs()
     config, data = make.results.config, make.results.config.data
     vocabulary = config.vocabulary
+    kernels = sorted({run.figures.kernels for run in make.results.runs.values()})
     return {
         "runs": f"{len(make.results.runs)} of {len(jobs)} finished",
         "seeds": ", ".join(map(str, make.config.seeds)),
@@ -217,6 +218,7 @@ def _facts(make: CellMaker) -> dict[str, str]:
         + (", references in lower case as the models' words" if make.results.lower_cased else ""),
         "translation": f"beam {config.search.beam}, {config.search.passes} "
         f"pass{'es' if config.search.passes != 1 else ''} after the first translations",
+        "computed by": "; ".join(kernels),
     }
 
 

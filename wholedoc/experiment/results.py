@@ -1,14 +1,16 @@
 """What an experiment leaves on disk.
 
-``runs/<name>/test/pass-0.txt``   the sentence model's translations, one line per sentence
-``runs/<name>/test/pass-1.txt``   after the first pass over the document, and so on
-``runs/<name>/test/shuffled.txt`` the translations that read the memory of another document
-``runs/<name>/test/weights.safetensors``  attention weights over sentences, document by document
-``runs/<name>/test/results.json`` the figures of the run; written last, when all else is there
-``runs/<base>/test-<name>/``      the same of a system that translates with the model of another
-``failed.json``                   the runs that failed, and why
+``results/<name>/pass-0.txt.gz``   the sentence model's translations, one line per sentence
+``results/<name>/pass-1.txt.gz``   after the first pass over the document, and so on
+``results/<name>/shuffled.txt.gz`` the translations that read the memory of another document
+``results/<name>/results.json``    the figures of the run; written last, when all else is there
+``runs/<name>/weights-<system>.safetensors``  attention weights over sentences, by document
+``failed.json``                    the runs that failed, and why
+
+A report needs ``results`` alone; without the weights its examples have no maps.
 """
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -70,6 +72,8 @@ class RunFigures:
     perplexity: float | None = None
     """Of the references of the test set, by what the system may know; None for what has no model,
     or was translated before this was measured."""
+    kernels: str = ""
+    """What computed them; runs of an experiment may come from several machines."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -91,15 +95,15 @@ class RunFigures:
 class ResultFiles:
     """The files of one job."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, experiment: Experiment, job: Job) -> None:
+        self.directory = experiment.results / job.name
         self.results = self.directory / "results.json"
-        self.shuffled = self.directory / "shuffled.txt"
-        self.weights = self.directory / "weights.safetensors"
+        self.shuffled = self.directory / "shuffled.txt.gz"
+        self.weights = experiment.run(job) / f"weights-{job.system}.safetensors"
 
     def translations(self, number: int) -> Path:
         """The translations after a pass."""
-        return self.directory / f"pass-{number}.txt"
+        return self.directory / f"pass-{number}.txt.gz"
 
     def read(self, request: Request) -> RunFigures | None:
         """The figures, if they are what is asked for."""
@@ -207,7 +211,7 @@ def load_results(experiment: Experiment) -> Results:
     runs = {}
     asked = make_requests(experiment)
     for job, request in asked.items():
-        files = ResultFiles(experiment.test(job))
+        files = ResultFiles(experiment, job)
         figures = files.read(request)
         if figures is not None:
             passes = [read_lines(files.translations(n)) for n in range(figures.passes)]
@@ -220,10 +224,13 @@ def load_results(experiment: Experiment) -> Results:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file; only line feeds end one."""
-    return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    """The lines of a file, plain or gzip by its name; only line feeds end one."""
+    data = path.read_bytes()
+    plain = gzip.decompress(data) if path.suffix == ".gz" else data
+    return plain.decode("utf-8").removesuffix("\n").split("\n")
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write lines, all or none."""
-    write_atomically(path, "".join(f"{line}\n" for line in lines))
+    """Write lines, all or none; the same lines always make the same file."""
+    plain = "".join(f"{line}\n" for line in lines).encode("utf-8")
+    write_atomically(path, gzip.compress(plain, mtime=0) if path.suffix == ".gz" else plain)

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -39,6 +39,7 @@ from wholedoc.experiment.recalling import (
 )
 from wholedoc.experiment.results import (
     EpochFigures,
+    Request,
     ResultFiles,
     RunFigures,
     make_requests,
@@ -47,9 +48,11 @@ from wholedoc.experiment.results import (
     write_lines,
 )
 from wholedoc.files import write_atomically
-from wholedoc.kernels import keep_freed_memory
+from wholedoc.kernels import describe, keep_freed_memory
 from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
+from wholedoc.store.checkpoint import read_position
+from wholedoc.store.run import Run
 from wholedoc.synthetic import write_synth
 from wholedoc.tm.memory import TranslationMemory
 from wholedoc.training.loop import Stopped, peak_rss_mb, read_log
@@ -69,14 +72,34 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
         _write_corpora(experiment)
         write_memories(experiment)
         requests = make_requests(experiment)
-        done = [job for job in requests if ResultFiles(experiment.test(job)).read(requests[job])]
-        todo = [job for job in requests if job not in done]
+        todo = _unfinished(experiment, requests)
+        done = [job for job in requests if job not in todo]
         say(f"{len(done)} runs are done, {len(todo)} to do, {limit} at a time")
         pool = ProcessPool(partial(run_job, experiment), experiment.out / "logs")
-        made = {part for job in done for part in job.parts}
+        # What a run made is there only where its model is: results may come from elsewhere.
+        made = {part for job in done if _is_trained(experiment, job) for part in job.parts}
         failed = run_jobs(todo, pool, limit, made)
         write_atomically(experiment.out / "failed.json", json.dumps(failed, indent=2) + "\n")
     return failed
+
+
+def _unfinished(experiment: Experiment, requests: Mapping[Job, Request]) -> list[Job]:
+    """The jobs without results, and those with, whose model another one needs and which is gone."""
+    without = [job for job in requests if not ResultFiles(experiment, job).read(requests[job])]
+    needed = {job.trained for job in without if job.base is not None}
+    gone = {job for job in needed if not _is_trained(experiment, job)}
+    return [job for job in requests if job in gone or job in without]
+
+
+def _is_trained(experiment: Experiment, job: Job) -> bool:
+    """Whether the model that a job translates with is there, trained to its end."""
+    config, run = experiment.job_config(job), Run(experiment.run(job))
+    last = run.stage("stage2" if config.model.reads_document else "stage1")
+    try:
+        ended = read_position(last.checkpoint).finished
+    except UserError:  # there is none, or it is damaged
+        return False
+    return ended and (run.recall_file.exists() or not config.tm.fit)
 
 
 def run_jobs(
@@ -245,15 +268,14 @@ def run_job(experiment: Experiment, name: str) -> None:
         if job.base is None:
             train(config, experiment.run(job))
         say("translating the test set")
-        files = ResultFiles(experiment.test(job))
-        files.directory.mkdir(exist_ok=True)
+        files = ResultFiles(experiment, job)
         work = _copy if job.system == "copy" else _translate
         files.write(work(experiment, job, config))
 
 
 def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
     """Write all translations and weights of a system; returns the figures for results.json."""
-    files = ResultFiles(experiment.test(job))
+    files = ResultFiles(experiment, job)
     translator = Translator.load(experiment.run(job), own_memory=False)
     documents = read_documents(config)
     sources = [[pair.src for pair in document] for document in documents]
@@ -310,7 +332,7 @@ def _copy(experiment: Experiment, job: Job, config: Config) -> RunFigures:
         matches = best_matches(memory, read_documents(config))
     seconds = time.monotonic() - begun
     lines = [" ".join(match.entry.trg.split()) if match else "" for match in matches]
-    write_lines(ResultFiles(experiment.test(job)).translations(0), lines)
+    write_lines(ResultFiles(experiment, job).translations(0), lines)
     return _figures(experiment, job, [lines], seconds)
 
 
@@ -332,6 +354,7 @@ def _figures(
         request=make_requests(experiment)[job],
         epochs=tuple(map(EpochFigures.from_json, epochs)) if job.base is None else (),
         peak_rss_mb=peak_rss_mb(),
+        kernels=describe(mixed=True),
     )
 
 
