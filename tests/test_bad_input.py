@@ -23,6 +23,7 @@ from wholedoc.training.stages import train
 
 PROGRESS = re.compile(
     r"building vocabularies|train: \d|dev: \d|stage1[,:]|writing an artificial corpus|training the"
+    r"|warning: the languages are not set"
 )
 
 
@@ -555,6 +556,18 @@ def learning_rate_that_explodes(at: Place) -> Bad:
 @case
 def no_such_model(at: Place) -> Bad:
     return ["translate", "no/run", "dev.src"], "no/run: no such model", "directory of a run"
+
+
+@case
+def memory_as_a_text(at: Place) -> Bad:
+    at.write("a.tmx", '<?xml version="1.0"?>\n<tmx version="1.4"/>')
+    return at.translate("a.tmx"), "a.tmx: is a tmx file, not text", "wholedoc tm build MEMORY a.tmx"
+
+
+@case
+def markup_as_a_text(at: Place) -> Bad:
+    at.write("a.xml", '<?xml version="1.0"?>\n<!-- c --><topic/>')
+    return at.translate("a.xml"), "a.xml: is a topic file, not text", "--format"
 
 
 @case

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -305,6 +306,18 @@ def test_a_file_to_a_file(trained: Path, cli: Cli) -> None:
     assert text == cli("translate", trained / "run", trained / "dev.src").output
 
 
+def test_json_goes_to_standard_output_and_lines_to_their_place(trained: Path, cli: Cli) -> None:
+    lines = cli("translate", trained / "run", trained / "dev.src").lines
+    done = cli("translate", trained / "run", trained / "dev.src", "-o", "out", "--json")
+    assert Path("out").read_text().splitlines() == lines
+    documents = [json.loads(line)["sentences"] for line in done.lines]
+    assert [text for sentences in documents for text in sentences] == [
+        each for each in lines if each
+    ]
+    alone = cli("translate", trained / "run", trained / "dev.src", "--json")
+    assert alone.lines == done.lines
+
+
 def test_folders_of_an_output_are_made(trained: Path, cli: Cli) -> None:
     assert cli("translate", trained / "run", trained / "dev.src", "-o", "new/er/out").code == 0
     assert Path("new/er/out").read_text().count("\n") == 15
@@ -391,6 +404,14 @@ def test_standard_input_to_standard_output(trained: Path, cli: Cli) -> None:
     expected = cli("translate", trained / "run", trained / "dev.src").output
     assert cli("translate", trained / "run", given=source).output == expected
     assert cli("translate", trained / "run", "-", given=source).output == expected
+
+
+def test_a_pipe_is_read(trained: Path, cli: Cli) -> None:
+    os.mkfifo("pipe")
+    writing = threading.Thread(target=Path("pipe").write_text, args=("s1\ns2\n",))
+    writing.start()
+    assert len(cli("translate", trained / "run", "pipe").lines) == 2
+    writing.join()
 
 
 @pytest.mark.parametrize("given", ["", "\n", "s1\n\n\ns2", "s1\r\ns2\r\n", "\ufeffs1\n", " \n\t\n"])

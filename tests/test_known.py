@@ -314,6 +314,19 @@ def test_known_pairs_of_a_document_cover_its_sentences() -> None:
 # What a review found.
 
 
+@pytest.mark.parametrize("rehearse", [False, True])
+def test_in_a_long_document_too_the_nearest_sentences_are_known(rehearse: bool) -> None:
+    """Its very sentence and its rare word, however late they come and however common the rest."""
+    texts = [f"the file {n}" for n in range(3000)]
+    texts[2900], texts[2950] = "the the file", "the quokka file"
+    texts[2990], texts[2995] = "the the file", "a quokka"
+    approved = dict(enumerate(texts))
+    found = find_approved(texts, approved, MemoryConfig(approved=2), rehearse)
+    assert (found[2990][0].place, found[2990][0].exact) == (2900, True)
+    assert found[2995][0].place == 2950
+    assert not rehearse or all(pair.place < t for t, known in enumerate(found) for pair in known)
+
+
 def test_an_empty_document_knows_nothing(sentence_run: Path) -> None:
     translator = Translator.load(sentence_run)
     assert translator.translate([]).sentences == []

@@ -1,9 +1,13 @@
 """What is not text comes through every way of translating, letter by letter."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from wholedoc.cli import app
 from wholedoc.decoding.preparing import Piece
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.decoding.translator import Knowledge, Translator
@@ -27,7 +31,7 @@ def translator() -> Translator:
 
 @pytest.fixture(scope="module")
 def done(translator: Translator) -> TranslatedDocument:
-    return translator.translate(SENTENCES, protect=True)
+    return translator.translate(SENTENCES)
 
 
 def lost(translations: list[str]) -> list[int]:
@@ -38,9 +42,10 @@ def lost(translations: list[str]) -> list[int]:
 def test_nothing_is_lost_however_it_is_asked_for(
     translator: Translator, done: TranslatedDocument
 ) -> None:
-    assert len(lost(translator.translate(SENTENCES).sentences)) >= 3  # or this says nothing
+    plain = translator.translate(SENTENCES, protect=False)
+    assert len(lost(plain.sentences)) >= 3  # or this says nothing
     assert lost(done.sentences) == []
-    stream = translator.stream(SENTENCES, protect=True)
+    stream = translator.stream(SENTENCES)
     shown = {update.place: update.text for update in stream}
     assert [shown[t] for t in range(len(SENTENCES))] == stream.document.sentences == done.sentences
     known = Knowledge(protect=True)
@@ -49,8 +54,21 @@ def test_nothing_is_lost_however_it_is_asked_for(
     assert lost(translator.approve(done, 4, "Set $HOME to %USERPROFILE%.").sentences) == []
 
 
+def test_lines_are_translated_as_in_a_file_of_text(
+    done: TranslatedDocument, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lines").write_text("\n".join(SENTENCES) + "\n")
+    for arguments in (["-o", "a"], ["--format", "text", "-o", "b"], ["--nbest", "2", "-o", "c"]):
+        result = CliRunner().invoke(app, ["translate", "de-en", "lines", *arguments])
+        assert result.exit_code == 0
+    assert Path("a").read_text().splitlines() == done.sentences
+    assert lost(Path("b").read_text().splitlines()) == []
+    assert len(Path("c").read_text().splitlines()) == 2 * len(SENTENCES)
+
+
 def test_other_translations_have_it_too(translator: Translator) -> None:
-    done = translator.translate(SENTENCES[:1], protect=True)
+    done = translator.translate(SENTENCES[:1])
     others = translator.alternatives(done, 0, 5)
     assert len(others) > 1
     assert not any(missing_protected(SENTENCES[0], each.text) for each in others)
@@ -68,7 +86,7 @@ def test_a_long_part_is_read_by_a_stand_in_and_written_in_full(done: TranslatedD
 
 def test_a_part_that_is_there_already_gets_no_stand_in_of_its_name(translator: Translator) -> None:
     text = f"Siehe {{1}} unter {ADDRESS}."
-    (found,) = translator.translate([text], protect=True).sentences
+    (found,) = translator.translate([text]).sentences
     assert sorted(found[a:b] for a, b in find_protected(found)) == sorted(["{1}", ADDRESS])
 
 

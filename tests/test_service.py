@@ -89,6 +89,10 @@ def test_the_deepl_client(service: Running, translation: str) -> None:
         "<k>s1</k> s2", target_lang="EN-US", tag_handling="xml", ignore_tags=["k"]
     )
     assert kept.text == "<k>s1</k> t2"
+    # In XML, names are only names: those of HTML mean nothing, and attributes are not read.
+    document = '<title alt="s3">s1 <b>s2</b></title><style/><code>s3</code>'
+    tagged = client.translate_text(document, target_lang="EN-US", tag_handling="xml")
+    assert tagged.text == '<title alt="s3">t1 <b>t2</b></title><style/><code>t3</code>'
     page = '<meta charset="iso-8859-1"><p>größe</p>'  # it is a text, whatever it says of itself
     tagged = client.translate_text(page, target_lang="EN-US", tag_handling="html")
     assert "Ã" not in tagged.text
@@ -128,7 +132,7 @@ def test_the_libretranslate_client(service: Running, translation: str) -> None:
 
 def test_texts_are_split_unless_a_client_says_not_to() -> None:
     text = "S1 s2. S3 s4."
-    rows = [(Markup(), [2]), (Markup(split=False), [1]), (Markup(html=True), [2])]
+    rows = [(Markup(), [2]), (Markup(split=False), [1]), (Markup("html"), [2])]
     for markup, counts in rows:
         read = read_sentences(markup.read(text).segments, "de", "en")
         assert [len(read.sentences)] == counts
@@ -211,7 +215,7 @@ def test_codes_of_languages(code: str) -> None:
         ),
         (
             "GET",
-            "/mtrestservice/listsupportedlanguagepairs",
+            "/MtRestService/listsupportedlanguagepairs",
             {"params": {"tokenCode": "0"}},
             ["de-en"],
         ),
@@ -362,6 +366,7 @@ def test_what_cannot_be_done_with_a_document(web: httpx.Client) -> None:
         ("GET", "/translate", {"params": {"q": "s1", "langpair": "de"}}, 400,
          {"status", "code", "message", "explanation"}),
         ("GET", "/MTRestService/Nothing", {}, 404, {"error"}),
+        ("GET", "/mtRestService/Nothing", {}, 404, {"error"}),
     ],
 )  # fmt: skip
 def test_errors_have_the_shape_of_their_dialect(

@@ -37,7 +37,8 @@ def translate_lines(
 ) -> None:
     """Write one line per line read; lines that mark a boundary are copied.
 
-    With ``nbest`` above 1 each line becomes that many, ``index ||| text ||| log P ||| score``.
+    With ``nbest`` above 1 each line becomes that many, ``index ||| text ||| log P ||| score``, as
+    the model has them. Else what is not text, such as ``{name}`` and addresses, passes through.
     What is translated is written at once, so an interruption loses little: at most a thousand
     sentences, or one document for a model that reads documents whole. ``keep`` is given every
     document, whole, with its translations. ``known`` is what people have translated.
@@ -59,7 +60,7 @@ def translate_lines(
                 nbest,
                 bar.advance,
                 measure=keep is not None,
-                known=known.of(group),
+                known=known.of(group, protect=nbest == 1),
                 explain=keep is not None,
             )
             lines = {}
@@ -96,7 +97,7 @@ class KnownLines:
     glossary: "Glossary | None" = None
     """Terms that translations must have."""
 
-    def of(self, documents: Sequence[SourceDocument]) -> "Knowledge":
+    def of(self, documents: Sequence[SourceDocument], *, protect: bool) -> "Knowledge":
         """What is known for some documents of the input."""
         from wholedoc.decoding.translator import Knowledge
 
@@ -105,7 +106,9 @@ class KnownLines:
             lines = [self.approved[index] for index, _ in document.sentences]
             approved.append({t: line for t, line in enumerate(lines) if line.strip()})
         befores = [document.before for document in documents]
-        return Knowledge(approved, self.memories, befores=befores, glossary=self.glossary)
+        return Knowledge(
+            approved, self.memories, befores=befores, glossary=self.glossary, protect=protect
+        )
 
 
 def read_approved(path: str, source: SourceText) -> list[str]:

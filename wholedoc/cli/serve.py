@@ -7,9 +7,10 @@ from typing import Annotated
 from typer import Argument, Option
 
 from wholedoc.cli.options import MemoriesOption
-from wholedoc.config import MOST, shipped_models
-from wholedoc.errors import UserError
+from wholedoc.config import MOST
 from wholedoc.progress import say
+
+_DEFAULT = "de-en"
 
 
 def serve(
@@ -19,7 +20,7 @@ def serve(
             metavar="MODEL",
             help="Run directories, exports, or models that come with wholedoc; "
             "one for each pair of languages.",
-            show_default=", ".join(shipped_models()),
+            show_default=_DEFAULT,
         ),
     ] = None,
     host: Annotated[
@@ -50,16 +51,11 @@ def serve(
     ] = False,
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate, DeepL, OPUS-CAT and Apertium do."""
-    models = models or list(shipped_models())
-    if not models:
-        what = "no model is named, and none comes with this copy of wholedoc"
-        raise UserError(what, where="serve", fix="wholedoc serve MODEL")
-
     from wholedoc.decoding.translator import Translator
     from wholedoc.service.core import Service
     from wholedoc.service.server import make_app, run_app
 
-    translators = [Translator.load(model, int8=int8) for model in models]
+    translators = [Translator.load(model, int8=int8) for model in models or [_DEFAULT]]
     given = (memories or [], None, suggestions, glossary, glossaries)
     service = Service(translators, *given, processes=True)
     for src, trg in service.engines:

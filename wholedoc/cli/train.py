@@ -40,6 +40,11 @@ def train(
         for files in (chosen.data.train, chosen.data.dev, chosen.data.extra):
             if files.src:
                 Inputs.check(files)
+        if not (chosen.data.src_language and chosen.data.trg_language):
+            say(
+                "warning: the languages are not set, and cannot be later: `wholedoc serve` refuses "
+                "such a model; add e.g. --set data.src_language=de --set data.trg_language=en"
+            )
 
     from wholedoc.training.distribution import is_leader
     from wholedoc.training.loop import Stopped

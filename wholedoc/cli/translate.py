@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ from wholedoc.cli.options import (
 from wholedoc.config import Config, FirstPass, Order, SearchConfig, UnknownWords, load_model_config
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.corpus.readers import SourceDocument, SourceText, read_source_lines
+from wholedoc.corpus.readers.inputs import Beginning
+from wholedoc.corpus.readers.lines import read_head
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.formats import find_format, format_named, read_document
@@ -53,6 +56,9 @@ if TYPE_CHECKING:
     from wholedoc.app.explain import Explanation
     from wholedoc.decoding.results import TranslatedDocument
     from wholedoc.decoding.translator import Translator
+
+_SETS = frozenset({"tmx", "tbx", "srcset", "refset", "tstset", "mteval", "dataset"})
+_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE)\b", re.IGNORECASE)
 
 
 def _of_model(text: str, least: int | None = None, most: int | None = None) -> Any:
@@ -107,7 +113,7 @@ def translate(
         ),
     ] = "",
     as_json: Annotated[
-        bool, Option("--json", help="Print one JSON object per document instead of lines.")
+        bool, Option("--json", help="Print one JSON object per document; translations go to -o.")
     ] = False,
     jobs: Annotated[
         int | None, Option(help="Translate a collection in so many processes.", min=1, max=10_000)
@@ -202,12 +208,12 @@ def _translate_text(
     page: "Explanation | None",
     as_json: bool,
 ) -> None:
-    """Translate lines, or print their documents as JSON."""
+    """Translate lines; with JSON, they are written only where there is a place for them."""
     if translator.reads_documents:
         say(f"{name}: {text.summary}")
     with open_output(place) as stream:
-        keep = _Keep(page, stream if as_json else None)
-        lines = io.StringIO() if as_json else stream
+        keep = _Keep(page, sys.stdout if as_json else None)
+        lines = io.StringIO() if as_json and place is None else stream
         wanted = keep if page or as_json else None
         translate_lines(translator, text, lines, search, nbest, wanted, known)
 
@@ -279,7 +285,22 @@ def _choose_format(source: str, name: str) -> type[DocumentFile] | None:
     """The format of an input; None for lines."""
     if name == "lines":
         return None
-    return format_named(name) if name else find_format(source)
+    found = format_named(name) if name else find_format(source)
+    if found is None and Path(source).is_file():  # a pipe can be read only once
+        _refuse_markup(source)
+    return found
+
+
+def _refuse_markup(source: str) -> None:
+    """Refuse a file that is no text in lines, and no document that we know."""
+    beginning = Beginning(read_head(Path(source)))
+    if beginning.is_markup and (beginning.root in _SETS or _XML.match(beginning.text)):
+        fix = (
+            "give a document in a format of --format, or --format lines if it is lines all the same"
+        )
+        if beginning.root == "tmx":
+            fix = f"make a translation memory of it: wholedoc tm build MEMORY {source}"
+        raise UserError(f"is a {beginning.root or 'markup'} file, not text", where=source, fix=fix)
 
 
 def _check_formats(formats: list[type[DocumentFile] | None], options: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def find_approved(
         return [[] for _ in texts]
     document, found = _Document(texts, places), []
     for t in range(len(texts)):
-        others = [u for u in document.candidates(t) if u != t and (u < t or not rehearse)]
+        others = document.candidates(t, t if rehearse else len(texts))
         chosen, together = document.choose(t, others, limits.approved)
         found.append(
             [
@@ -143,18 +143,24 @@ class _Document:
         seen = Counter(code for each in self.codes for code in set(each))
         self.worth = {code: math.log(1 + len(texts) / count) for code, count in seen.items()}
         self.having: dict[str, list[int]] = {}
+        self.equal: dict[str, list[int]] = {}
         for u in places:
+            self.equal.setdefault(self.codes[u], []).append(u)
             for code in set(self.codes[u]):
                 self.having.setdefault(code, []).append(u)
 
-    def candidates(self, t: int) -> list[int]:
-        """Places that share words with sentence ``t``: those with its rarest, up to a number."""
+    def candidates(self, t: int, end: int) -> list[int]:
+        """Places before ``end`` that share words with sentence ``t``, up to a number.
+
+        Those with all of its words come first, then those with its rarest.
+        """
+        codes = sorted(set(self.codes[t]), key=lambda code: (-self.worth[code], code))
         found: dict[int, None] = {}
-        for code in sorted(set(self.codes[t]), key=lambda code: (-self.worth[code], code)):
-            found |= dict.fromkeys(self.having.get(code, ()))
+        for places in (self.equal.get(self.codes[t], ()), *map(self.having.get, codes)):
+            found |= dict.fromkeys(u for u in places or () if u != t and u < end)
             if len(found) >= _CANDIDATES:
                 break
-        return sorted(found)[: 4 * _CANDIDATES]
+        return sorted(list(found)[: 4 * _CANDIDATES])
 
     def match(self, t: int, u: int) -> int:
         """How like two sentences are, in per cent."""

@@ -111,16 +111,16 @@ class Translator:
         approved: Mapping[int, str] | None = None,
         memories: Iterable[TranslationMemory | str | Path] = (),
         glossary: Glossary | str | Path | None = None,
-        protect: bool = False,
+        protect: bool = True,
     ) -> TranslatedDocument:
         """Translate one document, given as its sentences; ``passes`` updates of each translation.
 
         Without ``passes`` and ``config``, the settings kept with the model are used. ``approved``
         are translations by people, by the places of their sentences: they stay as they are, and the
         other sentences recall them. ``memories`` are recalled from beside the model's own. The
-        terms of a ``glossary`` must be in the translations, and to ``protect`` is to keep what is
-        not text, such as ``{name}`` and addresses. Raises a ``UserError`` that names the argument
-        at fault.
+        terms of a ``glossary`` must be in the translations. What is not text, such as ``{name}``
+        and addresses, passes through, unless ``protect`` is false. Raises a ``UserError`` that
+        names the argument at fault.
 
         >>> translator = Translator.load("de-en")
         >>> document = translator.translate(["Erstens.", "Zweitens."], approved={0: "First."})
@@ -141,7 +141,7 @@ class Translator:
         approved: Mapping[int, str] | None = None,
         memories: Iterable[TranslationMemory | str | Path] = (),
         glossary: Glossary | str | Path | None = None,
-        protect: bool = False,
+        protect: bool = True,
     ) -> Stream:
         """Translate one document step by step, for people who watch.
 

@@ -48,7 +48,8 @@ _VOID = frozenset(
 _NOT_TEXT = frozenset(
     {"code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "var"}
 )  # what stands inside is no text
-_RAW = frozenset({"script", "style", "textarea", "title"})  # no tags inside
+_FIELD = "textarea"
+_RAW = frozenset({"script", "style", _FIELD, "title"})  # no tags inside
 _UNSEEN = frozenset({"br", "script", "style", "template"})  # at the edge of a segment, outside it
 _READ = frozenset(
     {"alt", "title", "placeholder"}
@@ -135,6 +136,26 @@ class Spellings:
 
 
 @dataclass(frozen=True)
+class _Elements:
+    """What the names of elements mean."""
+
+    void: frozenset[str] = frozenset()
+    """They have nothing inside."""
+    raw: frozenset[str] = frozenset()
+    """They have no tags inside."""
+    not_text: frozenset[str] = frozenset()
+    """What stands inside is no text."""
+    unseen: frozenset[str] = frozenset()
+    """At the edge of a segment they stay outside."""
+    attributes: bool = False
+    """Whether people read some of their attributes."""
+
+
+_HTML = _Elements(_VOID, _RAW, _NOT_TEXT, _UNSEEN, attributes=True)
+_XML = _Elements()
+
+
+@dataclass(frozen=True)
 class _Part:
     """A piece of a page: text, or half of an element, or something that stands alone."""
 
@@ -190,13 +211,19 @@ class Html:
         trg_language: str,
         *,
         ignored: Collection[str] = (),
+        xml: bool = False,
     ) -> None:
-        """Read a page; in the elements ``ignored``, nothing is text."""
+        """Read a page; in the elements ``ignored``, nothing is text.
+
+        In ``xml``, names are only names: all other elements hold text, and no attribute does.
+        """
         self._data = TextData(data, where, _declared_encoding(data))
         self._text = self._data.text
         self._languages = src_language, trg_language
         self._spelled = _file_spellings(self._text)
-        reader = _Reader(self._text, _SPECIAL | self._spelled.keys(), _NOT_TEXT.union(ignored))
+        known = _XML if xml else _HTML
+        self._elements = replace(known, not_text=known.not_text.union(ignored))
+        reader = _Reader(self._text, _SPECIAL | self._spelled.keys(), self._elements)
         self._pieces = sorted(reader.pieces, key=lambda piece: piece.start)
         self._language_spans = reader.language_spans
         self.segments: Sequence[Segment] = list(self._segments())
@@ -250,7 +277,10 @@ class Html:
                 written += raw
                 wanted += raw
         known = (wanted, self._text[piece.start : piece.end])  # which are read as they should
-        return written if written in known or _reading(written) == _reading(wanted) else wanted
+        if written in known:
+            return written
+        same = _reading(written, self._elements) == _reading(wanted, self._elements)
+        return written if same else wanted
 
     def _escape(self, text: str, at: int) -> str:
         """A character that the source of its segment does not have."""
@@ -326,10 +356,10 @@ def _decoded(raw: str, *, in_value: bool) -> str:
     return "".join(part.text or raw[part.start : part.end] for part in parts)
 
 
-def _reading(raw: str) -> list[str]:
+def _reading(raw: str, elements: _Elements) -> list[str]:
     """What a browser makes of a segment: its texts, and its tags as they are."""
     found: list[str] = [""]
-    for token in _tokens(raw):
+    for token in _tokens(raw, elements):
         if token.kind == "text":
             found[-1] += _decoded(raw[token.start : token.end], in_value=False)
         else:
@@ -390,7 +420,7 @@ def _reference_part(found: str, start: int, end: int) -> _Part:
     return _Part("text", start, end, found)
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokens(text: str, elements: _Elements) -> Iterator[_Token]:
     """The tags and comments of a page and the text between, in their order."""
     xml = text.lstrip().startswith("<?xml")
     at = position = 0
@@ -398,11 +428,11 @@ def _tokens(text: str) -> Iterator[_Token]:
     while match := _TOKEN.search(text, position):
         if at < match.start():
             yield _Token("text", at, match.start())
-        token = _tag(match)
+        token = _tag(match, elements.void)
         yield token
         at = position = match.end()
         name = token.name
-        if token.kind == "open" and name in _RAW - unclosed and not (xml and token.closed):
+        if token.kind == "open" and name in elements.raw - unclosed and not (xml and token.closed):
             found = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, position)
             if found is None and name == "title":
                 unclosed.add(name)
@@ -412,11 +442,11 @@ def _tokens(text: str) -> Iterator[_Token]:
         yield _Token("text", at, len(text))
 
 
-def _tag(match: re.Match[str]) -> _Token:
+def _tag(match: re.Match[str], void: frozenset[str]) -> _Token:
     if match["name"] is None:
         return _Token("other", *match.span())
     name, rest = match["name"].lower(), match["rest"]
-    closed = name in _VOID or (
+    closed = name in void or (
         rest.endswith("/") and not re.search(r"=\s*[^\s\"'][^\s]*$", rest[-200:])
     )
     kind = "close" if match["close"] else "open"
@@ -438,9 +468,9 @@ def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
 class _Reader:
     """Finds the segments of a page."""
 
-    def __init__(self, text: str, watched: frozenset[str], not_text: frozenset[str]) -> None:
-        self._text, self._watched, self._not_text = text, watched, not_text
-        self._tokens = list(_tokens(text))
+    def __init__(self, text: str, watched: frozenset[str], elements: _Elements) -> None:
+        self._text, self._watched, self._elements = text, watched, elements
+        self._tokens = list(_tokens(text, elements))
         self._ends = _ends(self._tokens)
         self._run: list[_Part] = []
         self._inside = 0
@@ -489,7 +519,7 @@ class _Reader:
         return self._values(attributes, "translate") == {"yes"}
 
     def _is_field(self, token: _Token) -> bool:
-        return (token.kind, token.name) == ("open", "textarea")
+        return token.kind == "open" and token.name == _FIELD and _FIELD in self._elements.raw
 
     def _is_sign(self, at: int) -> bool:
         """Whether an element is a link on a sign, such as ¶ after a heading: no word goes there."""
@@ -510,7 +540,7 @@ class _Reader:
     def _parts(self, token: _Token, end: int, *, skipped: bool) -> Iterable[_Part]:
         if token.kind == "text":
             return _text_parts(self._text, token.start, token.end, in_value=False)
-        edge = token.name in _UNSEEN or self._text.startswith("<!", token.start)
+        edge = token.name in self._elements.unseen or self._text.startswith("<!", token.start)
         kind = "alone" if skipped or token.closed or token.kind == "other" else token.kind
         return [_Part(kind, token.start, end, name=token.name, edge=edge)]
 
@@ -528,11 +558,13 @@ class _Reader:
             self._text[slice(*attributes[name][:2])].lower().split() if name in attributes else []
             for name in ("translate", "class")
         )
-        return token.name in self._not_text or translate == ["no"] or "notranslate" in classes
+        return (
+            token.name in self._elements.not_text or translate == ["no"] or "notranslate" in classes
+        )
 
     def _skip_end(self, at: int) -> int:
         """The last token of an element; one that is not closed goes on until a block."""
-        if self._tokens[at].closed and self._tokens[at].name not in _RAW:
+        if self._tokens[at].closed and self._tokens[at].name not in self._elements.raw:
             return at
         if at in self._ends:
             return self._ends[at]
@@ -542,7 +574,7 @@ class _Reader:
         return last
 
     def _read_attributes(self, token: _Token, attributes: dict[str, tuple[int, int, str]]) -> None:
-        for name, (start, end, quote) in attributes.items():
+        for name, (start, end, quote) in attributes.items() if self._elements.attributes else ():
             if name in _READ or self._is_read(token, name, attributes):
                 parts = _text_parts(self._text, start, end, in_value=True)
                 self._add(list(parts), quote)

@@ -198,7 +198,7 @@ def _markup(fields: Fields) -> Markup:
     ignored = {
         name.strip().lower() for each in fields.texts("ignore_tags") for name in each.split(",")
     }
-    return Markup(bool(tags), frozenset(ignored), fields.text("split_sentences") != "0")
+    return Markup(tags, frozenset(ignored), fields.text("split_sentences") != "0")
 
 
 def _languages(service: Service, kind: str) -> list[dict[str, Any]]:

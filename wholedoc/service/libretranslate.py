@@ -68,7 +68,7 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         return await runner.answer(request, lambda _: _suggest(service, fields))
 
     @router.get("/frontend/settings")
-    async def settings() -> dict[str, Any]:
+    async def settings(request: Request) -> dict[str, Any]:
         """What LibreTranslate's page asks for."""
         pair = next(iter(service.engines))
         names = service.languages()
@@ -78,7 +78,7 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
             "charLimit": service.limits.characters,
             "filesTranslation": True,
             "frontendTimeout": 500,
-            "keyRequired": False,
+            "keyRequired": bool(request.app.state.token),
             "language": {"source": sides[0], "target": sides[1]},
             "suggestions": service.suggestions is not None,
             "supportedFilesFormat": service.endings,
@@ -104,7 +104,8 @@ async def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[s
     count, most = fields.number("alternatives"), service.limits.alternatives
     if not 0 <= count <= most:
         raise RequestError(400, f"{count} alternatives are not possible; ask for 0 to {most}")
-    given = (texts, source, _wanted(fields, "target"), Markup(markup == "html"), "", ticket)
+    tags = Markup("html" if markup == "html" else "")
+    given = (texts, source, _wanted(fields, "target"), tags, "", ticket)
     found = await service.translate_texts(*given, alternatives=count)
     several = fields.is_list("q")
     translations = [each.text for each in found]

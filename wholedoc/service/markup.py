@@ -13,8 +13,8 @@ _UTF_8 = b"\xef\xbb\xbf"  # says how a text is encoded, whatever a page says of 
 class Markup:
     """What a client says of its texts."""
 
-    html: bool = False
-    """Whether they have tags."""
+    tags: str = ""
+    """What kind of tags they have: ``html`` or ``xml``; empty without any."""
     ignored: frozenset[str] = frozenset()
     """The names of tags whose content is not translated."""
     split: bool = True
@@ -23,7 +23,9 @@ class Markup:
     def read(self, text: str) -> DocumentFile:
         """A text as a document; it is written with a byte order mark (``utf-8-sig``)."""
         given = _UTF_8 + text.encode("utf-8", "replace"), "text", "", ""
-        file: DocumentFile = Html(*given, ignored=self.ignored) if self.html else PlainText(*given)
+        file: DocumentFile = PlainText(*given)
+        if self.tags:
+            file = Html(*given, ignored=self.ignored, xml=self.tags == "xml")
         if not self.split:
             file.segments = [replace(each, sentence=True) for each in file.segments]
         return file

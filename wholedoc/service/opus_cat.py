@@ -3,12 +3,22 @@
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from wholedoc.service.core import Service
 from wholedoc.service.engine import Ticket
 from wholedoc.service.errors import RequestError
 from wholedoc.service.web import Runner, read_fields
+
+
+class _Root(StringConvertor):
+    """The first part of a path, in any case."""
+
+    regex = "(?i:mtrestservice)"
+
+
+register_url_convertor("mtrestservice", _Root())
 
 
 def shape_error(_: int, message: str) -> dict[str, Any]:
@@ -20,10 +30,10 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
     """The paths of the dialect."""
     router = APIRouter(tags=["OPUS-CAT"], dependencies=[Depends(read_fields)])
 
-    @router.get("/mtrestservice/{method}", include_in_schema=False)
+    @router.get("/{root:mtrestservice}/{method}", include_in_schema=False)
     @router.get("/MTRestService/{method}")
     async def call(method: str, request: Request) -> Response:
-        """OPUS-CAT's calls, whatever case their names and parameters are in."""
+        """OPUS-CAT's calls, whatever case they and their parameters are in."""
         values = {name.lower(): value for name, value in request.query_params.items()}
         return await runner.wait(
             request, lambda ticket: _answer(service, method.lower(), values, ticket)

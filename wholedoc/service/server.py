@@ -27,12 +27,13 @@ from wholedoc.service.workbench import Workbench
 _GRACE = 30  # seconds for answers that are on their way when the service is told to end
 _THREADS = 512  # requests that wait for their answers at once; the queues are what limits work
 
-# Which dialect a path belongs to: its beginning, the method where only one, the shape of errors.
+# Which dialect a path belongs to: its beginning in lower case, the method where only one, the
+# shape of errors.
 _SHAPES: list[tuple[str, str, Shape]] = [
     ("/v2/", "", deepl.shape_error),
-    ("/MTRestService/", "", opus_cat.shape_error),
+    ("/mtrestservice/", "", opus_cat.shape_error),
     ("/translate", "GET", apertium.shape_error),
-    ("/listPairs", "", apertium.shape_error),
+    ("/listpairs", "", apertium.shape_error),
     ("", "", libretranslate.shape_error),
 ]
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
 from secrets import compare_digest
@@ -24,7 +24,7 @@ from wholedoc.service.errors import RequestError
 
 _PATIENCE = 3.0  # seconds that some clients wait for a byte, with room to spare
 _LOOK = 1.0  # seconds between looks whether the client is still there
-_TOKEN_FIELDS = ("api_key", "auth_key", "tokenCode", "key", "token")
+_TOKEN_FIELDS = frozenset({"api_key", "auth_key", "tokencode", "key", "token"})  # in any case
 # Without the token: what has a key of its own in its address, as browsers send no token; and the
 # languages, which LibreTranslate tells everyone and Weblate asks for without its key.
 _OPEN = ("/download_file/", "/languages")
@@ -45,6 +45,11 @@ class Fields:
 
     def __init__(self, values: dict[str, list[Any]]) -> None:
         self._values = values
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of all fields that were sent."""
+        return self._values.keys()
 
     def text(self, name: str, default: str = "") -> str:
         """A field as text; the first where there are several."""
@@ -155,7 +160,8 @@ def check_token(request: Request, fields: Fields) -> None:
     if not token or request.url.path.startswith(_OPEN):
         return
     header = request.headers.get("authorization", "")
-    given = [header.partition(" ")[2], *(fields.text(name) for name in _TOKEN_FIELDS)]
+    sent = (fields.text(name) for name in fields.names if name.lower() in _TOKEN_FIELDS)
+    given = [header.partition(" ")[2], *sent]
     if not any(compare_digest(each.encode(), token.encode()) for each in given):
         raise RequestError(403, "the token is missing or wrong")
 
@@ -300,7 +306,7 @@ def refuse(error: RequestError | UserError, shape: Shape) -> JSONResponse:
 def shape_of(request: Request) -> Shape:
     """The shape of errors at the path of a request: that of the dialect it belongs to."""
     shapes: list[tuple[str, str, Shape]] = request.app.state.shapes
-    path, method = request.url.path, request.method
+    path, method = request.url.path.lower(), request.method
     return next(s for start, only, s in shapes if path.startswith(start) and only in ("", method))
 
 
