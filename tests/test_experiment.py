@@ -1,5 +1,6 @@
 """Experiments: the grid, its order, what survives a kill, and the report that it leaves."""
 
+import fcntl
 import json
 import os
 import platform
@@ -23,6 +24,8 @@ from wholedoc.config import shipped_configs
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.errors import UserError
 from wholedoc.experiment import report as report_module
+from wholedoc.experiment import results as results_module
+from wholedoc.experiment import runner, tables
 from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
     PAPER_SYSTEMS,
@@ -39,7 +42,14 @@ from wholedoc.experiment.report import (
     format_html,
     format_markdown,
 )
-from wholedoc.experiment.results import Results, RunFigures, load_results, read_lines
+from wholedoc.experiment.results import (
+    ResultFiles,
+    Results,
+    RunFigures,
+    load_results,
+    make_requests,
+    read_lines,
+)
 from wholedoc.experiment.runner import ProcessPool, run_experiment, run_jobs
 from wholedoc.experiment.tables import CellMaker, read_printed
 from wholedoc.rendering.charts import Figure
@@ -454,6 +464,99 @@ def test_results_are_enough_without_the_models(
     assert found == asked
 
 
+def test_a_kill_leaves_no_figures_beside_other_translations(
+    finished: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job("src-context", 1)
+    figures = load_results(finished).runs[job].figures
+    files = ResultFiles(replace(finished, results=tmp_path), job)
+    lines = [["one"], ["two"]]
+    files.write(figures, lines, ["three"])
+    assert files.read(figures.request) == figures
+    for path in (files.translations(1), files.shuffled):  # a part of it was copied
+        away = path.rename(path.with_suffix(".away"))
+        assert files.read(figures.request) is None
+        away.rename(path)
+    monkeypatch.setattr(results_module, "write_lines", None)
+    with pytest.raises(TypeError):
+        files.write(figures, lines)
+    assert files.read(figures.request) is None
+
+
+def test_figures_of_a_later_version_are_read(results: Results) -> None:
+    figures = next(iter(results.runs.values())).figures
+    assert RunFigures.from_json({**figures.to_json(), "colour": "blue"}) == figures
+
+
+def test_requests_tell_files_by_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml = f"systems = ['s-nmt', 'more', 'fuzzy']\nseeds = [1]\n{DATA}"
+    requests = []
+    for place, text in (("a", "one\n"), ("b", "one\n"), ("c", "two\n")):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        write(Path("x"), "x\n")
+        write(Path("y"), text)
+        experiment = load_experiment(write(Path("e.toml"), toml), tmp_path / place)
+        requests.append(list(make_requests(experiment).values()))
+    assert requests[0] == requests[1]
+    assert not any(one == other for one, other in zip(requests[0], requests[2], strict=True))
+
+
+def test_an_artificial_corpus_of_other_settings_is_refused(finished: Experiment) -> None:
+    for settings in ({"synth": {"test": 9}}, {"larger": {"documents": 7}}):
+        ((name, values),) = settings.items()
+        part = replace(getattr(finished.config, name), **values)
+        other = replace(finished, config=replace(finished.config, **{name: part}))
+        with pytest.raises(UserError, match="holds the corpus of other settings"):
+            run_experiment(other, 1)
+
+
+def test_results_are_for_one_process_at_a_time(
+    finished: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_LOCK_ATTEMPTS", 1)
+    held = os.open(finished.results, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another process runs this experiment") as caught:
+            run_experiment(replace(finished, out=tmp_path), 1)
+    finally:
+        os.close(held)
+    assert caught.value.where == str(finished.results)
+
+
+def test_a_model_of_other_settings_or_data_is_not_the_one(finished: Experiment) -> None:
+    job = Job("s-nmt", 1)
+    assert runner._is_trained(finished, job)
+    changed = replace(finished.config, set={**finished.config.set, "stage1": {"epochs": 3}})
+    assert not runner._is_trained(replace(finished, config=changed), job)
+    train = finished.corpus / "train.src"
+    text = train.read_text(encoding="utf-8")
+    try:
+        train.write_text(text.upper(), encoding="utf-8")
+        assert not runner._is_trained(finished, job)
+    finally:
+        train.write_text(text, encoding="utf-8")
+
+
+def test_a_test_set_of_one_document_has_no_other_memory(tmp_path: Path) -> None:
+    toml = TINY.replace("[larger]\ndocuments = 6\n", "").replace("[1, 2]", "[1]")
+    toml = f"systems = ['s-nmt', 'src-context']\n{toml}".replace("test = 8", "test = 1")
+    experiment = load_experiment(write(tmp_path / "e.toml", toml), tmp_path / "out")
+    assert run_experiment(experiment, 2) == {}
+    assert load_results(experiment).runs[Job("src-context", 1)].shuffled is None
+
+
+def test_curves_begin_with_stage_2_where_there_is_no_other(results: Results) -> None:
+    run = results.runs[Job("src-context", 1)]
+    later = tuple(run.figures.stage_epochs("stage2"))
+    begun = replace(run, figures=replace(run.figures, epochs=later))
+    assert [x for x, _ in tables._mean_curve([begun])] == [1.0]
+    assert [x for x, _ in tables._mean_curve([run])] == [0.0, 1.0]
+
+
 # The report.
 
 TITLES = [
@@ -512,9 +615,9 @@ def test_the_rows_are_those_of_the_paper(report: Report) -> None:
 
 def test_the_numbers_of_the_paper_stand_beside_ours(report: Report) -> None:
     printed = read_printed()
-    counts = {name: len(tables) for name, tables in printed.items()}
+    counts = {name: len(found) for name, found in printed.items()}
     assert counts == {"Table 2": 2} | dict.fromkeys([*TITLES[:1], *TITLES[2:7]], 1)
-    for found in [one for tables in printed.values() for one in tables]:
+    for found in [one for several in printed.values() for one in several]:
         assert all(len(row.cells) == len(found.headings) for row in found.rows)
     assert format_html(report).count("The paper’s numbers") == len(printed)
     both = printed["Table 2"][0].rows[-1]
@@ -661,7 +764,12 @@ def test_examples_are_chosen_by_rule(results: Results) -> None:
     assert gain.change == pytest.approx(100, abs=1)
     assert gain.translations.keys() == {"s-nmt", "both-context", "wang2017"}
     assert gain.translations["both-context"] == gain.trg == results.references[size + 1]
-    assert gain.weights["source"].shape == (results.sizes[1], results.sizes[1])
+    assert (gain.weights, loss.weights) == ({}, {})  # they are of other translations
+    sizes = results.sizes[1], results.sizes[1]
+    assert {side: found.shape for side, found in run.document_weights(1).items()} == {
+        "source": sizes,
+        "target": sizes,
+    }
     assert choose_examples(replace(results, runs={Job("s-nmt", 1): base})) == []
 
 

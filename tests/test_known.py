@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,15 @@ def test_training_again_changes_nothing(sentence_run: Path) -> None:
     train(load_config(sentence_run / "config.toml"), sentence_run)
     assert (sentence_run / "recall.safetensors").read_bytes() == before
     assert (sentence_run / "recall.safetensors").stat().st_mtime_ns == changed
+
+
+def test_recall_is_learned_anew_for_other_settings(sentence_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(sentence_run, tmp_path / "run"))
+    fits = [1]
+    for settings in ([], ["search.beam=3"], ["search.beam=3"], ["search.beam=3", "tm.pairs=3"]):
+        train(load_config(run / "config.toml", settings), run)
+        fits.append(sum(line["event"] == "recall" for line in read_log(run)))
+    assert fits == [1, 1, 2, 2, 3]
 
 
 def test_what_was_interrupted_while_the_memory_was_read_is_done_again(

@@ -20,6 +20,8 @@ from wholedoc.experiment.recalling import (
     best_matches,
     memory_path,
     open_knowledge,
+    write_fuzzy,
+    write_memories,
 )
 from wholedoc.experiment.report import Report, build_report, format_html
 from wholedoc.experiment.results import Results, load_results, read_documents, read_lines
@@ -124,16 +126,39 @@ def test_a_model_that_is_gone_is_trained_again_for_those_that_need_it(
         (runs / "away").rename(runs / "s-nmt-1" / "recall.safetensors")
     finally:
         results.with_suffix(".away").rename(results)
-    assert [jobs for jobs, _ in given] == [
-        ["recall-1"],
-        ["s-nmt-1", "recall-1"],
-        ["s-nmt-1", "recall-1"],
-    ]
-    assert [made for _, made in given] == [
-        {"stage1-1", "stage0-1", "generated-1", "fuzzy"},
-        set(),
-        {"stage1-1", "stage0-1", "generated-1", "fuzzy"},
-    ]
+    alone, *others = [jobs for jobs, _ in given]
+    assert alone == ["recall-1"]
+    of_that_model = [job.name for job in finished.jobs() if job.trained.system == "s-nmt"]
+    of_that_model.remove("copy-1")  # it has none
+    assert others == [of_that_model] * 2
+    parts = {"stage1-1", "stage0-1", "generated-1", "fuzzy"}
+    assert [made for _, made in given] == [parts, set(), parts]
+
+
+def test_memories_are_those_of_the_filters(finished: Experiment) -> None:
+    asked = {**finished.config.set, "data": {"max_words": 3}}
+    other = replace(finished, config=replace(finished.config, set=asked))
+    assert memory_path(other, "train") != memory_path(finished, "train")
+    again = replace(finished, config=replace(finished.config, seeds=(3,)))
+    assert memory_path(again, "train") == memory_path(finished, "train")
+
+
+def test_fuzzy_has_every_line_of_the_test_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("train", "dev", "test"):
+        write(Path(f"{name}.src"), "one two\nthree four\nfive\n")
+        write(Path(f"{name}.trg"), "a b\n\ne\n")  # no reference for the second
+    names = ("train", "dev", "test")
+    data = "".join(f"[set.data.{n}]\nsrc = '{n}.src'\ntrg = '{n}.trg'\n" for n in names)
+    toml = f"systems = ['s-nmt', 'fuzzy']\nseeds = [1]\n{data}"
+    experiment = load_experiment(write(Path("e.toml"), toml), Path("out"))
+    experiment.out.mkdir()
+    write_memories(experiment)
+    write_fuzzy(experiment)
+    assert [len(read_lines(experiment.fuzzy_corpus / f"{n}.src")) for n in names] == [2, 2, 3]
+    assert read_lines(experiment.fuzzy_corpus / "test.src")[0] == "one two ‖ a b"
 
 
 # What systems know.

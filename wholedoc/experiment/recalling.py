@@ -11,20 +11,22 @@ They train nothing: each translates with the model of another system. The memori
 as many as recall reads, with their true match, from the same domain. What it lacks is the search.
 """
 
+import hashlib
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from wholedoc.config import Config, CorpusFiles
+from wholedoc.config import Config, CorpusFiles, DataConfig
 from wholedoc.corpus.documents import Document, SentencePair
 from wholedoc.corpus.readers import fingerprint, read_corpus
 from wholedoc.decoding.known import sentences_before
 from wholedoc.decoding.translator import Knowledge
 from wholedoc.experiment.grid import Experiment, Job, SystemName
-from wholedoc.experiment.results import write_lines
+from wholedoc.experiment.results import read_documents, write_lines
 from wholedoc.files import write_atomically
 from wholedoc.progress import say
 from wholedoc.tm.matching import percentage, split_tokens
@@ -80,8 +82,17 @@ def memory_path(experiment: Experiment, name: str) -> Path:
 
 
 def _digest(experiment: Experiment, name: str) -> str:
-    files = {"train": _config(experiment).data.train, "other": experiment.config.recall.other}
-    return fingerprint(files.get(name, CorpusFiles())) or "missing"
+    """Of what a memory is made from: files, and what is left out of them."""
+    data = _config(experiment).data
+    files = {"train": data.train, "other": experiment.config.recall.other}
+    read = replace(data, train=files.get(name, CorpusFiles()))
+    return hashlib.sha256(_made_from(read, ["train"]).encode()).hexdigest()
+
+
+def _made_from(data: DataConfig, names: Sequence[str]) -> str:
+    """What says whether something made from some sets is as it would be made now."""
+    settings = {k: v for k, v in vars(data).items() if not isinstance(v, CorpusFiles)}
+    return json.dumps([settings, [fingerprint(getattr(data, name)) for name in names]])
 
 
 def _config(experiment: Experiment) -> Config:
@@ -144,7 +155,7 @@ def write_fuzzy(experiment: Experiment) -> None:
     training set as a memory; a pair never stands beside itself.
     """
     config, directory = _config(experiment), experiment.fuzzy_corpus
-    made_from = json.dumps({name: fingerprint(getattr(config.data, name)) for name in _SETS})
+    made_from = _made_from(config.data, _SETS)
     stamp = directory / "made-from.json"
     if stamp.exists() and stamp.read_text(encoding="utf-8") == made_from:
         return
@@ -153,7 +164,9 @@ def write_fuzzy(experiment: Experiment) -> None:
         for name in _SETS:
             say(f"searching the best matches of {name}")
             lines: dict[str, list[str]] = {"src": [], "trg": [], "doc": []}
-            for number, document in enumerate(open_corpus(config, name)):
+            # Of the test set, nothing is left out.
+            corpus = read_documents(config) if name == "test" else open_corpus(config, name)
+            for number, document in enumerate(corpus):
                 for pair in document:
                     lines["src"].append(beside_match(memory, pair, own=name == "train"))
                     lines["trg"].append(pair.trg)

@@ -11,6 +11,7 @@ A report needs ``results`` alone; without the weights its examples have no maps.
 """
 
 import gzip
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,13 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor
 
-from wholedoc.config import Config
+from wholedoc.config import Config, CorpusFiles
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import fingerprint, read_corpus
-from wholedoc.experiment.grid import Experiment, Job, SystemName
+from wholedoc.experiment.grid import BASELINE, Experiment, Job, SystemName
 from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import ContextUse
 
@@ -80,7 +82,8 @@ class RunFigures:
         """Read what :meth:`to_json` wrote."""
         use = values["context_use"] and ContextUse.from_json(values["context_use"])
         epochs = tuple(map(EpochFigures.from_json, values["epochs"]))
-        return cls(**{**values, "context_use": use, "epochs": epochs})
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        return cls(**{**known, "context_use": use, "epochs": epochs})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -106,29 +109,54 @@ class ResultFiles:
         return self.directory / f"pass-{number}.txt.gz"
 
     def read(self, request: Request) -> RunFigures | None:
-        """The figures, if they are what is asked for."""
+        """The figures, if they are what is asked for and their translations are there."""
         if not self.results.exists():
             return None
         found: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
-        return RunFigures.from_json(found) if found["request"] == request else None
+        if found["request"] != request:
+            return None
+        figures = RunFigures.from_json(found)
+        asked = [self.translations(n) for n in range(figures.passes)]
+        asked += [self.shuffled] if figures.shuffled else []
+        return figures if all(path.exists() for path in asked) else None
 
-    def write(self, figures: RunFigures) -> None:
-        """Write the figures, when all other files are there."""
+    def write(
+        self,
+        figures: RunFigures,
+        passes: Sequence[Sequence[str]],
+        shuffled: Sequence[str] | None = None,
+    ) -> None:
+        """Write all that a run has reached. A kill leaves no figures beside other translations."""
+        self.results.unlink(missing_ok=True)
+        for number, lines in enumerate(passes):
+            write_lines(self.translations(number), lines)
+        if shuffled is not None:
+            write_lines(self.shuffled, shuffled)
         write_atomically(self.results, json.dumps(figures.to_json(), indent=1) + "\n")
+
+    def write_weights(self, weights: dict[str, Tensor], lines: Sequence[str]) -> None:
+        """Write which sentences each sentence read for the translations ``lines``."""
+        write_atomically(self.weights, save(weights, {"translations": _digest(lines)}))
 
 
 def make_requests(experiment: Experiment) -> dict[Job, Request]:
-    """All that the results of each job depend on; results of another request are not reused."""
+    """All that the results of each job depend on; results of another request are not reused.
+
+    Digests stand for the files, wherever they lie; for those of ``fuzzy``, what they are made from.
+    """
     digest = cache(fingerprint)  # each file is read once
-    sets = ("train", "dev", "test", "extra")
     requests = {}
     for job in experiment.jobs():
-        config = experiment.job_config(job)
+        values = experiment.job_config(job).to_dict()
+        given = Job(BASELINE, job.seed) if job.system == "fuzzy" else job
+        data = vars(experiment.job_config(given).data)
+        sets = {name: files for name, files in data.items() if isinstance(files, CorpusFiles)}
+        values["data"] = {name: value for name, value in data.items() if name not in sets}
         requests[job] = {
-            "config": config.to_dict(),
+            "config": values,
             "passes": experiment.config.passes,
             "shuffled": experiment.config.shuffled,
-            **{name: digest(getattr(config.data, name)) for name in sets},
+            **{name: digest(files) for name, files in sets.items()},
         }
         if job.base is not None:
             requests[job]["recall"] = job.system
@@ -157,9 +185,14 @@ class RunResults:
 
     def document_weights(self, d: int) -> dict[str, Tensor]:
         """Which sentences each sentence of a document read, by memory: "source", "target"."""
-        found = load_file(self.weights) if self.weights.exists() else {}
-        keys = {side: f"{side}.{d}" for side in ("source", "target")}
-        return {side: found[key] for side, key in keys.items() if key in found}
+        if not self.weights.exists():
+            return {}
+        with safe_open(self.weights, "pt") as file:
+            if (file.metadata() or {}).get("translations") != _digest(self.translations):
+                return {}  # those of other translations
+            keys = {side: f"{side}.{d}" for side in ("source", "target")}
+            names = set(file.keys())
+            return {side: file.get_tensor(key) for side, key in keys.items() if key in names}
 
 
 @dataclass(frozen=True)
@@ -199,6 +232,10 @@ class Results:
     def of(self, system: SystemName) -> list[RunResults]:
         """The finished runs of a system, in the order of the seeds."""
         return [run for job, run in self.runs.items() if job.system == system and not job.larger]
+
+
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:16]
 
 
 def read_documents(config: Config) -> list[Document]:

@@ -15,17 +15,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
-from safetensors.torch import save
+from torch import Tensor
 
-from wholedoc.config import Config
 from wholedoc.decoding.results import TranslatedDocument, perplexity
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
@@ -53,8 +52,9 @@ from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import read_position
 from wholedoc.store.run import Run
-from wholedoc.synthetic import write_synth
+from wholedoc.synthetic import SynthConfig, write_synth
 from wholedoc.tm.memory import TranslationMemory
+from wholedoc.training.data import check_data_unchanged
 from wholedoc.training.loop import Stopped, peak_rss_mb, read_log
 from wholedoc.training.stages import train
 
@@ -64,11 +64,15 @@ _LOCK_ATTEMPTS = 300  # of a tenth of a second
 def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
     """Do all jobs that are not done, ``limit`` at once; returns those that failed, and why."""
     experiment.out.mkdir(parents=True, exist_ok=True)
+    experiment.results.mkdir(parents=True, exist_ok=True)
     with (experiment.out / "lock").open("w") as lock, ExitStack() as stack:
         # SIGTERM acts like an interrupt from the keyboard: jobs are stopped first.
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         stack.callback(signal.signal, signal.SIGTERM, before)
-        _take(lock, experiment.out)
+        _take(lock.fileno(), experiment.out)
+        results = os.open(experiment.results, os.O_RDONLY)  # they may be kept for several machines
+        stack.callback(os.close, results)
+        _take(results, experiment.results)
         _write_corpora(experiment)
         write_memories(experiment)
         requests = make_requests(experiment)
@@ -84,20 +88,32 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
 
 
 def _unfinished(experiment: Experiment, requests: Mapping[Job, Request]) -> list[Job]:
-    """The jobs without results, and those with, whose model another one needs and which is gone."""
-    without = [job for job in requests if not ResultFiles(experiment, job).read(requests[job])]
-    needed = {job.trained for job in without if job.base is not None}
-    gone = {job for job in needed if not _is_trained(experiment, job)}
-    return [job for job in requests if job in gone or job in without]
+    """The jobs without results, and what they need.
+
+    Where one needs the model of another that is gone, or not the one that is asked for, that one is
+    done again, with all that translate with it: their results are those of one model.
+    """
+    without = {job for job in requests if not ResultFiles(experiment, job).read(requests[job])}
+    needed = {job.trained for job in without if _reads_model(job)}
+    gone = {model for model in needed if not _is_trained(experiment, model)}
+    return [
+        job for job in requests if job in without or (_reads_model(job) and job.trained in gone)
+    ]
+
+
+def _reads_model(job: Job) -> bool:
+    return job.system != "copy"
 
 
 def _is_trained(experiment: Experiment, job: Job) -> bool:
-    """Whether the model that a job translates with is there, trained to its end."""
+    """Whether the model that a job translates with is there, trained to its end as is asked."""
     config, run = experiment.job_config(job), Run(experiment.run(job))
     last = run.stage("stage2" if config.model.reads_document else "stage1")
     try:
         ended = read_position(last.checkpoint).finished
-    except UserError:  # there is none, or it is damaged
+        run.check_config(config)
+        check_data_unchanged(config, run)
+    except UserError:  # there is none, it is damaged, or another one
         return False
     return ended and (run.recall_file.exists() or not config.tm.fit)
 
@@ -221,7 +237,7 @@ def _follow_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _take(lock: TextIO, out: Path) -> None:
+def _take(lock: int, out: Path) -> None:
     """Keep a second experiment out, and wait for jobs that one which was killed has left.
 
     This process and its jobs hold the lock together, as readers do; a newcomer wants it alone.
@@ -235,7 +251,7 @@ def _take(lock: TextIO, out: Path) -> None:
             if attempt == 0:
                 say(f"waiting for an earlier process to leave {out}")
             time.sleep(0.1)
-    fix = "wait for it, or choose another place with --out"
+    fix = "wait for it, or choose another place with --out or --results"
     raise UserError("another process runs this experiment", where=str(out), fix=fix)
 
 
@@ -244,12 +260,13 @@ def _write_corpora(experiment: Experiment) -> None:
     synth, more = experiment.config.synth, experiment.config.larger.documents
     if synth is None:
         return
-    if not (experiment.corpus / "test.key.jsonl").exists():
+    if not _is_written(experiment.corpus, synth):
         write_synth(experiment.corpus, synth)
-    if more and not experiment.larger_corpus.exists():
+    longer = replace(synth, train=synth.train + more)
+    if more and not _is_written(experiment.larger_corpus, longer):
         # The documents of a larger corpus begin with those of a smaller one.
         unfinished = experiment.out / "larger.part"
-        write_synth(unfinished, replace(synth, train=synth.train + more))
+        write_synth(unfinished, longer, force=True)
         first = len(read_lines(experiment.corpus / "train.src"))
         for side in ("src", "trg", "doc"):
             file = unfinished / f"train.{side}"
@@ -257,25 +274,35 @@ def _write_corpora(experiment: Experiment) -> None:
         unfinished.rename(experiment.larger_corpus)
 
 
+def _is_written(corpus: Path, synth: SynthConfig) -> bool:
+    """Whether an artificial corpus is there, whole; refuses one of other settings."""
+    if not (corpus / "test.key.jsonl").exists():
+        return False
+    summary = json.loads((corpus / "summary.json").read_text(encoding="utf-8"))
+    if summary["config"] != asdict(synth):
+        fix = "choose another place with --out, or set the old values"
+        raise UserError("holds the corpus of other settings", where=str(corpus), fix=fix)
+    return True
+
+
 def run_job(experiment: Experiment, name: str) -> None:
     """Train a system and translate the test set with it; run again, it goes on."""
-    job = next(job for job in experiment.jobs() if job.name == name)
     with (experiment.out / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        config = experiment.job_config(job)
+        requests = make_requests(experiment)  # before the files can change
+        job = next(job for job in requests if job.name == name)
         if job.system == "fuzzy":
             write_fuzzy(experiment)
         if job.base is None:
-            train(config, experiment.run(job))
+            train(experiment.job_config(job), experiment.run(job))
         say("translating the test set")
-        files = ResultFiles(experiment, job)
         work = _copy if job.system == "copy" else _translate
-        files.write(work(experiment, job, config))
+        work(experiment, job, requests[job])
 
 
-def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
-    """Write all translations and weights of a system; returns the figures for results.json."""
-    files = ResultFiles(experiment, job)
+def _translate(experiment: Experiment, job: Job, request: Request) -> None:
+    """Write all translations, weights and figures of a system."""
+    config, files = experiment.job_config(job), ResultFiles(experiment, job)
     translator = Translator.load(experiment.run(job), own_memory=False)
     documents = read_documents(config)
     sources = [[pair.src for pair in document] for document in documents]
@@ -286,25 +313,24 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
         seconds = time.monotonic() - begun
         scored = translator.score_documents(sources, references, "generated", known=known)
     passes = _passes(found, 1 + config.search.passes if translator.reads_documents else 1)
-    _write_weights(files.weights, found)
-    shuffled, use = False, None
+    if weights := _weights(found):
+        files.write_weights(weights, passes[-1])
+    shuffled, use = None, None
     if job.base is None:
         passes += _further_passes(experiment, translator, sources)[len(passes) :]
-        shuffled = experiment.config.shuffled and job.system in MEMORY_SYSTEMS
         if translator.reads_documents and job.system != "more":
             use = replace(score_context_use(translator, documents, "generated"), documents=())
-    for number, lines in enumerate(passes):
-        write_lines(files.translations(number), lines)
-    if shuffled:
-        other = translator.translate_documents(sources, replace(config.search, shuffle_memory=True))
-        write_lines(files.shuffled, _passes(other, 1 + config.search.passes)[-1])
-    figures = _figures(experiment, job, passes, seconds)
-    return replace(
+        if job.system in MEMORY_SYSTEMS and experiment.config.shuffled and len(documents) > 1:
+            search = replace(config.search, shuffle_memory=True)
+            other = translator.translate_documents(sources, search)
+            shuffled = _passes(other, 1 + config.search.passes)[-1]
+    figures = _figures(experiment, job, request, passes, seconds)
+    figures = replace(
         figures,
         parameters=sum(p.numel() for p in translator.system.model.parameters()),
         src_vocabulary=len(translator.src_vocabulary),
         trg_vocabulary=len(translator.trg_vocabulary),
-        shuffled=shuffled,
+        shuffled=shuffled is not None,
         context_use=use,
         peak_rss_mb=peak_rss_mb(),
         perplexity=perplexity(
@@ -312,6 +338,7 @@ def _translate(experiment: Experiment, job: Job, config: Config) -> RunFigures:
             sum(sum(document.words) for document in scored),
         ),
     )
+    files.write(figures, passes, shuffled)
 
 
 def _further_passes(
@@ -325,19 +352,23 @@ def _further_passes(
     return _passes(translator.translate_documents(sources, more), 1 + most)
 
 
-def _copy(experiment: Experiment, job: Job, config: Config) -> RunFigures:
+def _copy(experiment: Experiment, job: Job, request: Request) -> None:
     """Write the target of the best match for each sentence; an empty line where there is none."""
     begun = time.monotonic()
     with TranslationMemory.open(memory_path(experiment, "train")) as memory:
-        matches = best_matches(memory, read_documents(config))
+        matches = best_matches(memory, read_documents(experiment.job_config(job)))
     seconds = time.monotonic() - begun
     lines = [" ".join(match.entry.trg.split()) if match else "" for match in matches]
-    write_lines(ResultFiles(experiment, job).translations(0), lines)
-    return _figures(experiment, job, [lines], seconds)
+    files = ResultFiles(experiment, job)
+    files.write(_figures(experiment, job, request, [lines], seconds), [lines])
 
 
 def _figures(
-    experiment: Experiment, job: Job, passes: Sequence[Sequence[str]], seconds: float
+    experiment: Experiment,
+    job: Job,
+    request: Request,
+    passes: Sequence[Sequence[str]],
+    seconds: float,
 ) -> RunFigures:
     """Those figures of a job that do not depend on its model."""
     epochs = [line for line in read_log(experiment.run(job)) if line["event"] == "epoch"]
@@ -351,7 +382,7 @@ def _figures(
         translation_seconds=seconds,
         words_per_second=sum(len(line.split()) for line in passes[0]) / max(seconds, 1e-9),
         context_use=None,
-        request=make_requests(experiment)[job],
+        request=request,
         epochs=tuple(map(EpochFigures.from_json, epochs)) if job.base is None else (),
         peak_rss_mb=peak_rss_mb(),
         kernels=describe(mixed=True),
@@ -366,12 +397,11 @@ def _passes(documents: Sequence[TranslatedDocument], count: int) -> list[list[st
     ]
 
 
-def _write_weights(path: Path, documents: Sequence[TranslatedDocument]) -> None:
+def _weights(documents: Sequence[TranslatedDocument]) -> dict[str, Tensor]:
     """Which sentences each sentence read, by memory and document."""
     weights = {}
     for n, d in enumerate(documents):
         for side, matrix in (("source", d.source_weights), ("target", d.target_weights)):
             if matrix is not None:
                 weights[f"{side}.{n}"] = matrix.contiguous()
-    if weights:
-        write_atomically(path, save(weights))
+    return weights

@@ -532,9 +532,13 @@ def _curve(run: RunResults, stage: str) -> list[tuple[float, float]]:
 
 
 def _mean_curve(runs: Sequence[RunResults]) -> tuple[tuple[float, float], ...]:
-    """Stage 2 from where stage 1 left off, mean over runs; as long as the shortest."""
+    """Stage 2 from where stage 1 left off, mean over runs; as long as the shortest.
+
+    Without epochs of stage 1, it begins with the first one of stage 2.
+    """
     curves = [
-        [(0.0, min(y for _, y in _curve(run, "stage1"))), *_curve(run, "stage2")] for run in runs
+        [(0.0, y) for y in sorted(y for _, y in _curve(run, "stage1"))[:1]] + _curve(run, "stage2")
+        for run in runs
     ]
     epochs = zip(*curves, strict=False)
     return tuple((points[0][0], fmean(y for _, y in points)) for points in epochs)

@@ -115,7 +115,7 @@ class Run:
         if self.config_file.exists():
             old = load_config(self.config_file)
             if self.has_begun():
-                _compare(old.to_dict(), config.to_dict(), self.config_file)
+                self.check_config(config)
                 now = current_versions(config)
                 if begun := compare_versions({**now, **self.load_versions()}, now):
                     say(f"{self.directory} was begun with {begun}: results may differ by rounding")
@@ -127,6 +127,11 @@ class Run:
             versions = json.dumps(current_versions(config), indent=2)
             write_atomically(self.versions_file, versions + "\n")
         write_atomically(self.config_file, format_toml(config.to_dict()))
+
+    def check_config(self, config: Config) -> None:
+        """Refuse another configuration than the run was begun with, but for what is free."""
+        old = load_config(self.config_file)
+        _compare(old.to_dict(), config.to_dict(), self.config_file)
 
     def has_begun(self) -> bool:
         """Whether anything is trained."""

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,7 +94,7 @@ class OpenSearchStore:
             return int(self._client.count(index=self._index)["count"])
 
     def version(self) -> int:
-        """That of the memory it was made from."""
+        """That of what was published."""
         return int(self._meta()["version"])
 
     def last_id(self) -> int:
@@ -150,7 +151,8 @@ def publish(directory: Path, address: str) -> int:
     """Put a memory of a directory into an index; returns how many entries it has.
 
     What the index had before and the memory has no more is removed at the end. Meanwhile readers
-    find entries of both.
+    find entries of both. The version is one of this publication: another memory may have the same
+    one, and other entries.
     """
     store = DirectoryStore(directory)
     index, client = _connect(address)
@@ -159,7 +161,7 @@ def publish(directory: Path, address: str) -> int:
             if not client.indices.exists(index=index):
                 mapping = {"dynamic": "strict", "properties": _FIELDS}
                 client.indices.create(index=index, body={"mappings": mapping})
-        version, last, count = store.version(), 0, 0
+        version, last, count = secrets.randbits(62), 0, 0
         while ids := store.ids_after(last, _PAGE):
             _send(client, index, address, list(_make_documents(store, ids, version)))
             last, count = ids[-1], count + len(ids)

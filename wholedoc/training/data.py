@@ -42,8 +42,8 @@ def _check_init(config: Config) -> None:
 
 def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and encode the corpora, unless an earlier start has done so."""
-    digests = {name: _digest(config, sets) for name, sets in _corpora(config).items()}
-    _check_unchanged(config, run, digests)
+    digests = _digests(config)
+    check_data_unchanged(config, run)
     vocabulary_files = run.vocabulary_files()
     if config.init and not all(file.exists() for file in vocabulary_files):
         _check_init(config)
@@ -84,10 +84,16 @@ def _corpora(config: Config) -> dict[str, list[str]]:
     return corpora | ({"stage1": ["train", "extra"]} if config.data.extra.src else {})
 
 
-def _digest(config: Config, sets: list[str]) -> str | None:
-    """A digest of what the files of some sets hold; None where one is missing."""
-    digests = [fingerprint(getattr(config.data, name)) for name in sets]
-    return None if None in digests else "+".join(str(digest) for digest in digests)
+def _digests(config: Config) -> dict[str, str | None]:
+    """What the files of each encoded corpus hold, as digests; None where one is missing."""
+    digests = {
+        corpus: [fingerprint(getattr(config.data, name)) for name in sets]
+        for corpus, sets in _corpora(config).items()
+    }
+    return {
+        corpus: None if None in found else "+".join(map(str, found))
+        for corpus, found in digests.items()
+    }
 
 
 class _Joined:
@@ -100,9 +106,9 @@ class _Joined:
         return chain.from_iterable(self.parts)
 
 
-def _check_unchanged(config: Config, run: Run, digests: dict[str, str | None]) -> None:
+def check_data_unchanged(config: Config, run: Run) -> None:
     """Refuse to resume, or begin anew if nothing is trained, where the files are not the same."""
-    for name, now in digests.items():
+    for name, now in _digests(config).items():
         same = EncodedCorpus.open(run.data(name), now) is not None
         if now is None or same or EncodedCorpus.open(run.data(name)) is None:
             continue

@@ -9,6 +9,7 @@ then, with all weights as they are, how to recall what people have translated
 Stages 0 and 1 do not need each other; stage 1 goes first, as it is of use by itself.
 """
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -43,7 +44,7 @@ from wholedoc.store.model import (
 from wholedoc.store.run import Run, digest_files, language_stage
 from wholedoc.training.data import check_data, open_corpus, prepare_data, sentence_set
 from wholedoc.training.distribution import ProcessGroup, join_process_group
-from wholedoc.training.loop import RunLog, flush_denormals, train_stage
+from wholedoc.training.loop import RunLog, flush_denormals, read_log, train_stage
 from wholedoc.training.objective import DocumentSet, Rows
 from wholedoc.training.recall import fit_model, prepare_memory, training_memory
 from wholedoc.training.reuse import Reuse
@@ -169,6 +170,10 @@ class _Training:
         config, run = self.config, self.run
         has_memory = run.memory.exists() or not config.tm.keep
         fitted = run.recall_file.exists() and load_recall(run, config.model)[0] is not None
+        settings = json.dumps([vars(config.tm), config.search.beam, config.search.length_penalty])
+        fits = [line for line in read_log(run.directory) if line["event"] == "recall"]
+        # It may be older, or of `tm fit`: then nothing is known.
+        fitted = fitted and (not fits or fits[-1].get("settings", settings) == settings)
         if not config.tm.fit or (fitted and has_memory):
             return
         say("learning to recall known pairs")
@@ -187,7 +192,8 @@ class _Training:
         seconds = time.monotonic() - begun
         for name, fit in zip(("stage1", "stage2"), fits, strict=False):
             figures = {"words": fit.words, "dev_perplexity": fit.before, "with_recall": fit.after}
-            RunLog(run.directory).write("recall", name, seconds=seconds, **figures)
+            log = RunLog(run.directory)
+            log.write("recall", name, seconds=seconds, settings=settings, **figures)
             say(f"{name}: perplexity {fit.before:.2f} dev, {fit.after:.2f} with recall")
 
     def _sampler(self) -> Sampler | None:
