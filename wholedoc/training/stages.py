@@ -171,9 +171,9 @@ class _Training:
         has_memory = run.memory.exists() or not config.tm.keep
         fitted = run.recall_file.exists() and load_recall(run, config.model)[0] is not None
         settings = json.dumps([vars(config.tm), config.search.beam, config.search.length_penalty])
-        fits = [line for line in read_log(run.directory) if line["event"] == "recall"]
+        learned = [line for line in read_log(run.directory) if line["event"] == "recall"]
         # It may be older, or of `tm fit`: then nothing is known.
-        fitted = fitted and (not fits or fits[-1].get("settings", settings) == settings)
+        fitted = fitted and (not learned or learned[-1].get("settings", settings) == settings)
         if not config.tm.fit or (fitted and has_memory):
             return
         say("learning to recall known pairs")
