@@ -1,6 +1,7 @@
 """PO files: entries out, translations in, the rest byte by byte as it was."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -235,3 +236,22 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         except UserError:
             continue
         assert document.write([None] * len(document.segments)) == each
+
+
+def test_what_a_person_approves_waits_no_more() -> None:
+    text = (
+        'msgid "a"\nmsgstr ""\n\n#, fuzzy, c-format\nmsgid "b"\nmsgstr "x"\n\n'
+        '#, fuzzy\nmsgid "c"\nmsgstr "y"\n\n#, fuzzy\nmsgid "d"\nmsgid_plural "ds"\n'
+        'msgstr[0] "z"\nmsgstr[1] "zs"\n'
+    )
+    file = read(text)
+    approved = [replace(segment, approved=n < 4) for n, segment in enumerate(file.segments)]
+    file.segments = approved
+    written = file.write([("A",), ("B",), ("y",), ("z",), ("zs",)]).decode()
+    assert written == (
+        'msgid "a"\nmsgstr "A"\n\n#, c-format\nmsgid "b"\nmsgstr "B"\n\n'
+        'msgid "c"\nmsgstr "y"\n\n#, fuzzy\nmsgid "d"\nmsgid_plural "ds"\n'
+        'msgstr[0] "z"\nmsgstr[1] "zs"\n'
+    )
+    file.segments = [replace(segment, approved=True) for segment in approved]
+    assert "fuzzy" not in file.write([("A",), ("B",), ("y",), ("z",), ("zs",)]).decode()

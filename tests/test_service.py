@@ -318,6 +318,14 @@ def test_approved_units_of_a_file_stay_unless_they_are_changed(web: httpx.Client
     assert 'msgstr "as it was"' in web.get(f"/api/documents/{number}/file").text
     web.put(f"/api/documents/{number}/sentences/0", data={"text": "another"})
     assert 'msgstr "another"' in web.get(f"/api/documents/{number}/file").text
+    assert "#, fuzzy" in web.get(f"/api/documents/{number}/file").text
+    kept = "made by\u00a0hand"  # with what keeps words together
+    web.put(f"/api/documents/{number}/sentences/1", data={"text": f" {kept}\n "})
+    written = web.get(f"/api/documents/{number}/file").text
+    assert "fuzzy" not in written
+    assert f'msgstr "{kept}"' in written
+    web.delete(f"/api/documents/{number}/sentences/1")
+    assert "#, fuzzy" in web.get(f"/api/documents/{number}/file").text
 
 
 def test_what_cannot_be_done_with_a_document(web: httpx.Client) -> None:

@@ -1,5 +1,6 @@
 """XLIFF: segments out, targets in, with copies of the source's inline elements."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -140,11 +141,45 @@ def test_targets_of_1_2() -> None:
     assert data.endswith(b"</xliff>\n")
 
 
-def test_a_confirmed_segment_is_approved() -> None:
-    document = read(OLD)
-    data = document.write([None, None, None, ("Eins.",), ("Zwei.",), None])
-    again = read(data.decode()).segments
-    assert [(s.target, s.approved) for s in again[3:5]] == [(("Eins.",), True), (("Zwei.",), False)]
+def approve(document: Xliff, *numbers: int) -> None:
+    rows = enumerate(document.segments)
+    document.segments = [replace(s, approved=True) if n in numbers else s for n, s in rows]
+
+
+def test_what_a_person_approves_is_marked_and_approved_when_read_again() -> None:
+    for text, count in ((OLD, 6), (NEW, 4)):
+        document = read(text)
+        rows = [None if s.approved else ("neu ", *s.source) for s in document.segments]
+        by_machine = document.write(rows)
+        made = read(by_machine.decode())
+        assert [s.approved for s in made.segments] == [s.approved for s in document.segments]
+        approve(made, *range(count))
+        again = read(made.write([s.target for s in made.segments]).decode()).segments
+        assert [s.approved for s in again] == [True] * count
+        assert [s.target for s in again] == [s.target for s in made.segments]
+
+
+CUT = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:sdl="urn:sdl">
+<file original="a" source-language="en" target-language="de"><body><trans-unit id="1">
+<source>One. Two. Three.</source>
+<seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk></seg-source>
+<target><mrk mtype="seg" mid="1">Eins.</mrk> <mrk mtype="seg" mid="2"/></target>
+SEGS</trans-unit></body></file></xliff>"""
+SEGS = '<sdl:seg-defs><sdl:seg id="1" conf="Translated"/><sdl:seg id="2"/></sdl:seg-defs>'
+
+
+@pytest.mark.parametrize("segs", ["", SEGS])
+def test_a_machine_s_segment_leaves_those_of_people_as_they_are(segs: str) -> None:
+    document = read(CUT.replace("SEGS", segs))
+    assert [s.approved for s in document.segments] == [True, False]
+    once = read(document.write([None, ("Maschine.",)]).decode())
+    assert [s.approved for s in once.segments] == [True, False]
+    approve(once, 1)
+    done = read(once.write([None, ("Zwei.",)]).decode())
+    assert [(s.target, s.approved) for s in done.segments] == [
+        (("Eins.",), True),
+        (("Zwei.",), True),
+    ]
 
 
 def test_targets_of_2() -> None:
@@ -221,11 +256,7 @@ def test_our_own_translations_are_made_anew() -> None:
         written = document.write(
             [None if s.approved else ("neu", *s.source) for s in document.segments]
         )
-        again = [s.approved for s in read(written.decode()).segments]
-        if text == OLD:  # SDL's segment definitions say that this one is approved
-            assert again.pop(3)
-            kept.pop(3)
-        assert again == kept
+        assert [s.approved for s in read(written.decode()).segments] == kept
 
 
 @pytest.mark.parametrize("text", [OLD, NEW, OLD.replace("\n", "\r\n")], ids=["1.2", "2.0", "crlf"])

@@ -58,7 +58,7 @@ class _Entry:
     @property
     def fuzzy(self) -> bool:
         """Whether its translation waits for a person."""
-        return any("fuzzy" in re.split(r"[,\s]+", text[2:]) for _, text in self.flags)
+        return any("fuzzy" in _flags(text) for _, text in self.flags)
 
     @property
     def header(self) -> bool:
@@ -69,6 +69,10 @@ class _Entry:
     def forms(self) -> list[str]:
         """The keywords of its translations."""
         return [keyword for keyword in self.strings if keyword.startswith("msgstr")]
+
+
+def _flags(comment: str) -> list[str]:
+    return re.split(r"[,\s]+", comment[2:])
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,20 @@ class Po:
         """The file with its entries translated."""
         edits: list[Edit] = []
         marked: list[_Entry] = []
+        stands: dict[int, bool] = {}  # entries by where they begin: all of it is approved
         for slot, segment, content in zip(self._slots, self.segments, translations, strict=True):
+            entry = slot.entry
+            ready = segment.approved and bool(content)
+            stands[entry.start] = stands.get(entry.start, True) and ready
             if not content or content == segment.target:
                 continue
             edits += self._fill(slot, content)
-            if not (segment.approved or slot.entry.fuzzy) and slot.entry not in marked[-1:]:
-                marked.append(slot.entry)
+            if not (segment.approved or entry.fuzzy) and entry not in marked[-1:]:
+                marked.append(entry)
         edits += [self._mark(entry) for entry in marked]
+        for entry in self._entries:
+            if entry.fuzzy and stands.get(entry.start):
+                edits += self._unmark(entry)
         if edits:
             edits += self._name_language()
         return self._encode(self._data.edited(edits))
@@ -155,6 +166,17 @@ class Po:
         newline = self._style.newline
         fresh = at == 0 or self._data.text[at - 1] in "\r\n"
         return Edit(at, at, f"{'' if fresh else newline}#, fuzzy{newline}")
+
+    def _unmark(self, entry: _Entry) -> Iterator[Edit]:
+        """Take the flag ``fuzzy`` away, and its line where there is no other flag in it."""
+        for at, text in entry.flags:
+            others = [flag for flag in _flags(text) if flag and flag != "fuzzy"]
+            end = at + len(text)
+            if others:
+                yield Edit(at, end, f"#, {', '.join(others)}")
+            else:
+                line = re.compile(r"\r\n?|\n|").match(self._data.text, end)
+                yield Edit(at, line.end() if line else end, "")
 
     def _name_language(self) -> Iterator[Edit]:
         """Write the language into the header where it has an empty field for it."""

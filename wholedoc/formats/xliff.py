@@ -48,6 +48,7 @@ _SUGGESTED = (
     *("rejected-grammar", "rejected-inaccurate", "rejected-length", "rejected-spelling"),
 )
 MACHINE_STATE = "wholedoc:mt"  # the subState of a machine's translation in 2.x
+_NOTE = "comment"  # has it on a segment of a unit of 1.2
 
 
 class _Piece(NamedTuple):
@@ -107,13 +108,15 @@ class Xliff:
         _check_languages(root, where, src_language, trg_language)
         read = [(slot, _read(slot.source)) for slot in _find_slots(root)]
         self.segments: Sequence[Segment] = [_segment(*row) for row in read if row[1].content]
+        self._were_approved = [segment.approved for segment in self.segments]
 
     def write(self, translations: Sequence[Content | None]) -> bytes:
         """The file with targets for its segments; equal to what it was where none changes."""
+        rows = enumerate(zip(self.segments, translations, self._were_approved, strict=True))
         changed = {
             n: content
-            for n, (segment, content) in enumerate(zip(self.segments, translations, strict=True))
-            if content and content != segment.target
+            for n, (segment, content, before) in rows
+            if content and (content != segment.target or (segment.approved and not before))
         }
         if not changed:
             return self._data
@@ -257,9 +260,11 @@ def _find_marks(unit: Element) -> Iterator[_Slot]:
         return
     said = {seg.get("id"): seg.get("conf", "Draft") for seg in unit.iter("{*}seg")}
     for mid, mark in marks.items():
-        stands = said.get(mid) in _SDL_APPROVED, said.get(mid, _SDL_TRANSLATED) != _SDL_TRANSLATED
-        both = approved or stands[0], unfinished or stands[1]
-        yield _Slot(unit, mark, targets.get(mid), True, *both)
+        found = targets.get(mid)
+        stands = approved, unfinished or (found is not None and found.get(_NOTE) == MACHINE_STATE)
+        if mid in said:  # of each segment, which says more than the unit
+            stands = said[mid] in _SDL_APPROVED or approved, said[mid] != _SDL_TRANSLATED
+        yield _Slot(unit, mark, found, True, *stands)
 
 
 def _marks(element: Element | None) -> dict[str, Element]:
@@ -477,22 +482,56 @@ def _identity(marked: _Marked) -> object:
 
 
 def _write_slot(slot: _Slot, text: _Text, content: Content, approved: bool) -> None:
-    """Write a target; where a person has approved it, what says so stays."""
+    """Write a target, and whether a person has approved it.
+
+    Of a unit of 1.2 that is cut into segments only this one is marked: others may be by people.
+    """
     target = slot.target
     if target is None:
         target = _new_target(slot)
     _fill(target, text, content)
-    if approved:
-        return
     if _name(slot.unit) == "segment":
-        slot.unit.set("state", "translated")
-        slot.unit.set("subState", MACHINE_STATE)
+        _mark_segment(slot.unit, approved)
+    elif slot.mid is None:
+        _mark_unit(slot.unit, target, approved)
+    else:
+        said = (seg for seg in slot.unit.iter("{*}seg") if seg.get("id") == slot.mid)
+        seg = next(said, None)
+        if seg is not None:
+            kept = approved and seg.get("conf") in (*_SDL_APPROVED, _SDL_TRANSLATED)
+            seg.set("conf", seg.get("conf") if kept else _SDL_TRANSLATED if approved else "Draft")
+        elif not approved:
+            target.set(_NOTE, MACHINE_STATE)
+        elif target.get(_NOTE) == MACHINE_STATE:
+            del target.attrib[_NOTE]
+        if not approved and slot.unit.get("approved") == "yes":
+            slot.unit.set("approved", "no")
+
+
+def _mark_segment(segment: Element, approved: bool) -> None:
+    """Mark a segment of 2.x."""
+    if not approved:
+        segment.set("state", "translated")
+        segment.set("subState", MACHINE_STATE)
         return
-    if slot.unit.get("approved") == "yes":
-        slot.unit.set("approved", "no")
-    whole = next(each for each in (target, *target.iterancestors()) if _name(each) == "target")
-    whole.set("state", "needs-review-translation")
-    whole.set("state-qualifier", "mt-suggestion")
+    if segment.get("state") not in ("reviewed", "final"):
+        segment.set("state", "final")
+    if segment.get("subState") == MACHINE_STATE:
+        del segment.attrib["subState"]
+
+
+def _mark_unit(unit: Element, target: Element, approved: bool) -> None:
+    """Mark a unit of 1.2 that is one segment."""
+    if not approved:
+        if unit.get("approved") == "yes":
+            unit.set("approved", "no")
+        target.set("state", "needs-review-translation")
+        target.set("state-qualifier", "mt-suggestion")
+    elif not _is_approved(unit, target):
+        unit.set("approved", "yes")
+        for name, known in (("state", _UNFINISHED), ("state-qualifier", _SUGGESTED)):
+            if target.get(name) in known:
+                del target.attrib[name]
 
 
 def _new_target(slot: _Slot) -> Element:

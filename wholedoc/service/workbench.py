@@ -190,7 +190,7 @@ class Workbench:
             else:
                 engine = document.caller.engine
                 document.translated = engine.call(
-                    partial(engine.translator.approve, before, place, " ".join(text.split()))
+                    partial(engine.translator.approve, before, place, one_line(text))
                 )
         return _differing(before, document.done)
 
@@ -285,17 +285,23 @@ class Workbench:
             take_translation(document.caller, document.text, done, place)
             for place in range(len(done.sentences))
         ]
-        changed = {
-            document.text.places[place].segment
-            for place, text in document.text.approved.items()
-            if done.sentences[place] != text
-        }
-        segments = [
-            replace(segment, approved=False) if n in changed else segment
-            for n, segment in enumerate(document.text.segments)
-        ]
-        text = replace(document.text, segments=segments)
-        return document.file.write(assemble(text, found))
+        read, given = document.text, done.task.approved
+        places: dict[int, list[int]] = {}
+        for place, placed in enumerate(read.places):
+            places.setdefault(placed.segment, []).append(place)
+        standing, written = list(read.segments), list(read.segments)
+        for n, inside in places.items():
+            now = [given.get(place) for place in inside]
+            if now != [read.approved.get(place) for place in inside]:  # a person has changed that
+                standing[n] = replace(read.segments[n], approved=None not in now)
+                written[n] = replace(read.segments[n], approved=False)
+        document.file.segments = standing
+        return document.file.write(assemble(replace(read, segments=written), found))
+
+
+def one_line(text: str) -> str:
+    """A text without ends of lines; other white space, such as what keeps words together, stays."""
+    return re.sub(r"[ \t\r\n]+", " ", text).strip(" ")
 
 
 def clean_name(name: str) -> str:
