@@ -27,6 +27,7 @@ from wholedoc.cli import app
 from wholedoc.cli.bulk import fill_address
 from wholedoc.decoding.translator import Translator
 from wholedoc.errors import UserError
+from wholedoc.formats.po import Po
 
 ROWS = 4  # of a shard
 
@@ -208,6 +209,27 @@ def test_bad_documents_are_set_aside(work: Work, tmp_path: Path) -> None:
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"id": 1, "text": "s1"}\n'))
     done = translate([tmp_path / "in.jsonl"], out, work)  # what cannot be read is tried again
     assert (done.translated, done.failed) == (1, 8)
+
+
+def test_what_a_file_cannot_hold_is_set_aside(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> bytes:
+        raise UserError("'“' of a translation is not in ISO-8859-1")
+
+    monkeypatch.setattr(Po, "write", fails)
+    (tmp_path / "a.po").write_text('msgid "s1"\nmsgstr ""\n')
+    (tmp_path / "b.txt").write_text("s1 s2\n")
+    done = translate([tmp_path / "a.po", tmp_path / "b.txt"], tmp_path / "out", work)
+    assert (done.translated, done.failed) == (1, 1)
+    (failed,) = failures(tmp_path / "out")
+    assert (failed["shard"], "not in ISO-8859-1" in str(failed["reason"])) == ("a.po", True)
+
+
+def test_markup_is_not_translated_as_lines(work: Work, tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text('<?xml version="1.0"?>\n<tmx version="1.4"/>\n')
+    with pytest.raises(UserError, match="is a tmx file, not text"):
+        translate([tmp_path / "a.tmx"], tmp_path / "out", work)
 
 
 def test_a_bug_costs_its_document_alone(

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -316,6 +317,24 @@ def test_json_goes_to_standard_output_and_lines_to_their_place(trained: Path, cl
     ]
     alone = cli("translate", trained / "run", trained / "dev.src", "--json")
     assert alone.lines == done.lines
+
+
+def test_an_input_is_not_overwritten_while_it_is_read(trained: Path, cli: Cli) -> None:
+    shutil.copyfile(trained / "dev.src", "out.part")
+    done = cli("translate", trained / "run", "out.part", "-o", "out")
+    assert (done.code, "would overwrite an input" in done.errors) == (2, True)
+    assert Path("out.part").read_bytes() == (trained / "dev.src").read_bytes()
+
+
+@pytest.mark.parametrize("head", ["<html>", '<xliff version="1.2">', "<?xml version='1.0'?>"])
+def test_markup_is_no_text_wherever_it_comes_from(head: str, trained: Path, cli: Cli) -> None:
+    done = cli("translate", trained / "run", given=f"{head}\n<b>s1</b>\n")
+    assert (done.code, done.output) == (2, "")
+    assert "file, not text; give a document in a format" in done.errors
+    done = cli("translate", trained / "run", "--format", "lines", given=f"{head}\n<b>s1</b>\n")
+    assert len(done.lines) == 2
+    Path("a.srt.gz").write_bytes(b"")
+    assert "a.srt.gz: is subtitles, gzipped" in cli("translate", trained / "run", "a.srt.gz").errors
 
 
 def test_folders_of_an_output_are_made(trained: Path, cli: Cli) -> None:

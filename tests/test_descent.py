@@ -239,6 +239,13 @@ def test_with_shuffled_memory_a_document_reads_all_cells_of_another(
                     assert weights.gt(0).all()
 
 
+def test_a_document_that_reads_another_goes_on_as_long_as_that_may_change() -> None:
+    config = replace(CONFIG, passes=3, shuffle_memory=True)
+    documents = [document for document in DOCUMENTS if document]
+    found = translate_documents(make_system(), documents, config)
+    assert [len(document.passes) for document in found] == [4] * len(documents)
+
+
 def test_shuffled_memory_needs_another_document() -> None:
     with pytest.raises(UserError, match="no other document"):
         translate_documents(make_system(), DOCUMENTS[:1], replace(CONFIG, shuffle_memory=True))

@@ -121,10 +121,12 @@ def test_alone_nothing_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (group, group.leads, is_leader()) == (ProcessGroup(0, 1), True, True)
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.tensor([3.0, 4.0])
+    unused = nn.Parameter(torch.ones(1))
     place = parameter.data_ptr()
-    exchange = Exchange(group, make_optimiser(StageConfig(), [parameter]))
+    exchange = Exchange(group, make_optimiser(StageConfig(), [parameter, unused]))
     assert exchange.sum_gradients([3, 0.5]) == [3, 0.5]
     assert exchange.norm() == 5
+    assert unused.grad is not None  # as in several processes, where Adam counts its step too
     exchange.finish()
     exchange.close()
     group.barrier()

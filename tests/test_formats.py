@@ -266,13 +266,23 @@ def test_signs_at_the_edges_of_a_sentence(text: str, sentence: str) -> None:
         ("5 $ und 6 $, $10 = 9 $", []),
         ("50 % davon, 5 %igen, 100%.", []),
         ("und/oder, a < b > c", []),
+        ("Nur {die rote Taste} {name} {{ name }}", ["{name}", "{{ name }}"]),
+        (
+            "Es {n, plural, =0 {gibt {keine}} one {ist # da} other {sind # da}} hier.",
+            ["{n, plural, =0 {gibt {keine}} one {ist # da} other {sind # da}}"],
+        ),
+        ("{0,choice,0#keine|1#eine|1<viele {0}} da", ["{0,choice,0#keine|1#eine|1<viele {0}}"]),
+        ("Auf {1>Speichern<1} und {b>{2}<b} hier", ["{1>", "<1}", "{b>", "{2}", "<b}"]),
     ],
 )
 def test_protected_parts(text: str, parts: list[str]) -> None:
     assert [text[start:end] for start, end in find_protected(text)] == parts
 
 
-@pytest.mark.parametrize("text", ["42", "3.14 %", "https://example.org", "%s: {name}", "—", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["{n, plural, other {Dateien}}", "42", "3.14 %", "https://example.org", "%s: {name}", "—", ""],
+)
 def test_not_text(text: str) -> None:
     assert not is_text(text)
     assert is_text(f"{text} Wort")

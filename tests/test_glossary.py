@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from toy import document_config
 
 from wholedoc.config import SearchConfig
-from wholedoc.corpus.glossary import Glossary
+from wholedoc.corpus.glossary import Glossary, Words
 from wholedoc.corpus.vocabulary import BOS, EOS, PAD, SubwordVocabulary, WordVocabulary
 from wholedoc.decoding.constraints import (
     Constraint,
@@ -59,6 +59,20 @@ from wholedoc.training.stages import train
 def test_terms_are_found(terms: list[str], sentence: str, found: list[str]) -> None:
     glossary = Glossary.of([(term, "x") for term in terms], "de", "en")
     assert [sentence[each.start : each.end] for each in glossary.find(sentence)] == found
+
+
+def test_a_target_in_capitals_is_no_other_word() -> None:
+    words = Words("en")
+    for term, sentence in (("IT", "We think it is good."), ("WHO", "the man who came")):
+        assert words.locate(term, words.split(sentence)) == []
+        assert Glossary.of([("x", term)], "de", "en").forms == {term: ()}
+    assert words.locate("API", words.split("All APIs, an API")) == [(1, 2), (4, 5)]
+
+
+@pytest.mark.parametrize("header", ["source\ttarget", "Source\tTarget", "# mine\n\nSOURCE\tTarget"])
+def test_a_header_is_no_term(header: str) -> None:
+    glossary = Glossary.parse(f"{header}\nHaus\thouse\nsource\ttarget\n".encode(), "de", "en")
+    assert [entry.source for entry in glossary.entries] == ["Haus", "source"]
 
 
 def test_a_form_of_its_own_goes_before_another() -> None:

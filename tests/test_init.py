@@ -1,17 +1,19 @@
 """Training that begins with a trained model."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from toy import DOCUMENT_SETTINGS, toy_config
 
 from wholedoc.app.export import export_model
 from wholedoc.config import load_config
 from wholedoc.errors import UserError
 from wholedoc.store.model import load_model
-from wholedoc.store.run import Run
+from wholedoc.store.run import Run, digest_files
+from wholedoc.training import data
 from wholedoc.training.loop import read_log
 from wholedoc.training.stages import train
 
@@ -42,6 +44,37 @@ def test_training_goes_on_from_the_weights_of_another_run(corpus: Path, first: R
         file.read_bytes() for file in first.vocabulary_files()
     ]
     assert dev_perplexities(again)[0] == pytest.approx(min(dev_perplexities(first)), rel=1e-3)
+
+
+def test_vocabularies_are_those_of_the_files_and_of_the_weights(
+    corpus: Path, first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start is interrupted before the corpora are there; then a file, or the model, is another."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def begin(*settings: str) -> None:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(data, "encode_corpus", interrupt)
+            train(toy_config(tmp_path, *settings), tmp_path / "run")
+
+    begin()
+    source = tmp_path / "train.src"
+    source.write_text(source.read_text("utf-8").replace("s", "z"), "utf-8")
+    run = train(toy_config(tmp_path, "stage1.epochs=1"), tmp_path / "run")
+    assert "z1" in run.vocabulary_files()[0].read_text("utf-8")
+    shutil.rmtree(tmp_path / "run")
+    model = Path(shutil.copytree(first.directory, tmp_path / "model"))
+    begin(f"init={model}")
+    for file in model.glob("*.vocabulary"):
+        file.write_text(file.read_text("utf-8").replace("s1", "y1"), "utf-8")
+    weights = model / "stage1.safetensors"
+    save_file({n: value + 1 for n, value in load_file(weights).items()}, weights)
+    begin(f"init={model}")
+    run = Run(tmp_path / "run")
+    assert "y1" in run.vocabulary_files()[0].read_text("utf-8")
+    assert run.load_versions()["init"] == digest_files(weights)
 
 
 def test_no_epochs_keep_the_weights_and_a_document_model_stands_on_them(

@@ -120,6 +120,13 @@ def test_a_rule_is_no_front_matter() -> None:
     assert texts("---\na: b\n---\ntext\n") == ["text"]
 
 
+def test_front_matter_of_hugo() -> None:
+    assert texts('+++\ntitle = "a"\ndraft = false\n+++\n\ntext\n') == ["text"]
+    assert texts("+++\n+++\ntext\n") == ["text"]
+    assert texts('{\n  "title": "a",\n  "b": {"c": 1}\n}\n\ntext\n') == ["text"]
+    assert texts("{ a }\n\ntext\n") == ["{ a }", "text"]
+
+
 @pytest.mark.parametrize(
     ("text", "content", "place"),
     [

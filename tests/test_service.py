@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -97,6 +98,17 @@ def test_the_deepl_client(service: Running, translation: str) -> None:
     tagged = client.translate_text(page, target_lang="EN-US", tag_handling="html")
     assert "Ã" not in tagged.text
     assert tagged.text.startswith('<meta charset="iso-8859-1"><p>')
+    points = "<punkt>s1</punkt><punkt>s2</punkt><punkt>s3 <v/></punkt>"  # none of them beside text
+    tagged = client.translate_text(points, target_lang="EN-US", tag_handling="xml")
+    assert tagged.text == points.replace(">s", ">t")
+    inside = 's1 <link>s2</link> s3 <ph url="a?b=c"/> s4 <_x/> s5'
+    tagged = client.translate_text(
+        inside, target_lang="EN-US", tag_handling="xml", ignore_tags=["ph"]
+    )
+    assert re.sub("<.*?>", "", tagged.text).split() == ["t1", "t2", "t3", "t4", "t5"]
+    assert tagged.text.startswith("t1 <link>t2</link> t3")
+    with pytest.raises(deepl.DeepLException, match="with the context of each text, are more than"):
+        client.translate_text(["s1"] * 50, target_lang="EN-US", context="s7 " * 2000)
     with pytest.raises(deepl.DeepLException, match="cannot translate"):
         client.translate_text("s1", target_lang="FR")
     with pytest.raises(deepl.DeepLException, match="no glossary"):
@@ -411,6 +423,14 @@ def test_a_token_is_asked_for_wherever_a_dialect_puts_it(learned_toy: Path) -> N
             )
     finally:
         running.stop()
+
+
+def test_a_page_of_another_site_may_not_send_anything(web: httpx.Client) -> None:
+    sent = {"q": "s1", "s": "t9", "source": "de", "target": "en"}
+    for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+        headers = {"Sec-Fetch-Site": site}
+        assert web.post("/translate", data=sent, headers=headers).status_code == status
+        assert web.get("/languages", headers=headers).status_code == 200
 
 
 def test_a_port_that_is_taken(service: Running, learned_toy: Path) -> None:

@@ -57,7 +57,8 @@ def undisturbed(toy: Path) -> Path:
 def test_killed_at_random_moments(kills: ModuleType, toy: Path, tmp_path: Path) -> None:
     """All stages, a few kills, a damaged checkpoint and a full disk now and then."""
     config = tmp_path / "toy.toml"
-    config.write_text(format_toml(document_config(toy).to_dict()), encoding="utf-8")
+    languages = ("data.src_language=de", "data.trg_language=en")
+    config.write_text(format_toml(document_config(toy, *languages).to_dict()), encoding="utf-8")
     found = kills.measure(config, tmp_path, kills=3, seed=1)
     assert found["same"], found
     assert len(found["files"]) == 5

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wholedoc.config import SearchConfig
+from wholedoc.errors import UserError
 from wholedoc.formats.placing import find_units, place_tags
 from wholedoc.formats.protected import Span, is_text
 from wholedoc.formats.segments import (
@@ -233,9 +234,20 @@ def _write_all(
     ]
     rows = zip(files, texts, found, results, strict=True)
     return [
-        FileTranslation(file.write(assemble(text, sentences)), text, translated)
+        FileTranslation(_write(file, assemble(text, sentences)), text, translated)
         for file, text, sentences, translated in rows
     ]
+
+
+class WritingError(UserError):
+    """A translation that its document's format or encoding cannot hold."""
+
+
+def _write(file: DocumentFile, translations: Sequence[Content | None]) -> bytes:
+    try:
+        return file.write(translations)
+    except UserError as error:
+        raise WritingError(error.what, where=error.where, fix=error.fix) from error
 
 
 def take_translation(

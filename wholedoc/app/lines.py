@@ -14,6 +14,7 @@ from wholedoc.app.terms import TermReport
 from wholedoc.config import SearchConfig
 from wholedoc.corpus.documents import GROUP_SENTENCES, group_documents
 from wholedoc.corpus.readers import SourceDocument, SourceText
+from wholedoc.corpus.readers.inputs import Beginning
 from wholedoc.corpus.readers.lines import read_lines
 from wholedoc.errors import UserError
 from wholedoc.files import name_file
@@ -111,6 +112,16 @@ class KnownLines:
         )
 
 
+def refuse_markup(lines: Sequence[str], where: str) -> None:
+    """Refuse what is markup and not text in lines; lines that mark documents are none."""
+    beginning = Beginning("\n".join(lines[:100]))
+    if beginning.is_markup:
+        fix = "give a document in a format of --format, or add --format lines"
+        if beginning.root == "tmx":
+            fix = f"make a translation memory of it: wholedoc tm build MEMORY {where}"
+        raise UserError(f"is a {beginning.root or 'markup'} file, not text", where=where, fix=fix)
+
+
 def read_approved(path: str, source: SourceText) -> list[str]:
     """Approved translations, line by line with an input."""
     lines = list(read_lines(Path(path)))
@@ -168,8 +179,9 @@ def check_output(path: Path | None, inputs: Sequence[str], option: str = "-o") -
     fix = f"choose another place with {option}"
     if path.is_dir():
         raise UserError("is a folder", where=str(path), fix=fix)
+    written = [each for each in (path, path.with_name(f"{path.name}.part")) if each.exists()]
     for file in inputs:
-        if file and Path(file).exists() and path.exists() and path.samefile(file):
+        if file and Path(file).exists() and any(each.samefile(file) for each in written):
             raise UserError("would overwrite an input", where=str(path), fix=fix)
     if path.exists() and not path.is_file():
         return

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wholedoc.app.lines import refuse_markup
 from wholedoc.bulk.work import LINES, SENTENCES, TEXT, Document, Outcome
-from wholedoc.corpus.readers.lines import GZIP_FAULTS, open_bytes, open_file
+from wholedoc.corpus.readers.lines import GZIP_FAULTS, open_bytes, open_file, read_head
 from wholedoc.errors import UserError
 from wholedoc.formats import find_format
 
@@ -144,7 +145,10 @@ def list_sources(
         elif not path.exists():
             raise UserError("no such file", where=given, fix="check the path")
         else:
-            sources.append(_source(path, path.name, form or _form_of(path)))
+            chosen = form or _form_of(path)
+            if not chosen:
+                refuse_markup(read_head(path).split("\n"), given)
+            sources.append(_source(path, path.name, chosen))
     places = Counter(source.place for source in sources)
     for source in sources:
         if places[source.place] > 1:

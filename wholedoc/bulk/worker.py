@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from wholedoc.app.documents import SentenceTranslator, translate_all
+from wholedoc.app.documents import SentenceTranslator, WritingError, translate_all
 from wholedoc.app.lines import KnownLines, translate_lines
 from wholedoc.bulk.work import LINES, SENTENCES, Document, Outcome, Work
 from wholedoc.corpus.readers import SourceText, read_source_lines
@@ -31,8 +31,8 @@ class Worker:
     def translate(self, documents: Sequence[Document]) -> list[Outcome]:
         """Translate documents, each by itself, in common batches.
 
-        One that cannot be read is set aside, and so is one on which the code fails. A UserError
-        while translating is not about a document, but about the model or a memory: it is raised.
+        One that cannot be read or written is set aside, and so is one on which the code fails. Any
+        other UserError is not about a document, but about the model or a memory: it is raised.
         """
         outcomes: list[Outcome] = []
         read: list[tuple[Document, Any]] = []
@@ -43,17 +43,15 @@ class Worker:
                 outcomes.append(_set_aside(document, error))
         try:
             return outcomes + self._translate(read)
-        except UserError:
-            raise
-        except Exception:  # noqa: BLE001 (which one is at fault shows when each is alone)
+        except Exception as error:  # noqa: BLE001 (which one is at fault shows when each is alone)
+            _raise_if_general(error)
             return outcomes + [self._translate_alone(*each) for each in read]
 
     def _translate_alone(self, document: Document, read: Any) -> Outcome:
         try:
             (outcome,) = self._translate([(document, read)])
-        except UserError:
-            raise
         except Exception as error:  # noqa: BLE001 (as above)
+            _raise_if_general(error)
             return _set_aside(document, error)
         return outcome
 
@@ -86,6 +84,12 @@ class Worker:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress is that of one file of many
             translate_lines(self._translator, text, output, self._search, known=self._known)
         return output.getvalue().encode("utf-8")
+
+
+def _raise_if_general(error: Exception) -> None:
+    """Raise what is wrong with the model or a memory, and not with a document."""
+    if isinstance(error, UserError) and not isinstance(error, WritingError):
+        raise error
 
 
 def _set_aside(document: Document, error: Exception) -> Outcome:

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from wholedoc.app.lines import (
     check_output,
     open_output,
     read_approved,
+    refuse_markup,
     translate_lines,
     write_lines,
 )
@@ -42,8 +42,6 @@ from wholedoc.cli.options import (
 from wholedoc.config import Config, FirstPass, Order, SearchConfig, UnknownWords, load_model_config
 from wholedoc.corpus.glossary import Glossary
 from wholedoc.corpus.readers import SourceDocument, SourceText, read_source_lines
-from wholedoc.corpus.readers.inputs import Beginning
-from wholedoc.corpus.readers.lines import read_head
 from wholedoc.errors import UserError
 from wholedoc.files import write_atomically
 from wholedoc.formats import find_format, format_named, read_document
@@ -56,9 +54,6 @@ if TYPE_CHECKING:
     from wholedoc.app.explain import Explanation
     from wholedoc.decoding.results import TranslatedDocument
     from wholedoc.decoding.translator import Translator
-
-_SETS = frozenset({"tmx", "tbx", "srcset", "refset", "tstset", "mteval", "dataset"})
-_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE)\b", re.IGNORECASE)
 
 
 def _of_model(text: str, least: int | None = None, most: int | None = None) -> Any:
@@ -167,7 +162,7 @@ def translate(
     texts = [
         read_document(chosen, source, data.src_language, data.trg_language)
         if chosen
-        else read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
+        else _read_lines(source, doc, form)
         for source, chosen in zip(sources, formats, strict=True)
     ]
     terms = Glossary.read(glossary, data.src_language, data.trg_language) if glossary else None
@@ -286,21 +281,19 @@ def _choose_format(source: str, name: str) -> type[DocumentFile] | None:
     if name == "lines":
         return None
     found = format_named(name) if name else find_format(source)
-    if found is None and Path(source).is_file():  # a pipe can be read only once
-        _refuse_markup(source)
+    packed = find_format(source.removesuffix(".gz"))
+    if found is None and packed is not None:
+        what = f"is {packed.name}, gzipped"
+        raise UserError(what, where=source, fix="unpack it, or add --format lines")
     return found
 
 
-def _refuse_markup(source: str) -> None:
-    """Refuse a file that is no text in lines, and no document that we know."""
-    beginning = Beginning(read_head(Path(source)))
-    if beginning.is_markup and (beginning.root in _SETS or _XML.match(beginning.text)):
-        fix = (
-            "give a document in a format of --format, or --format lines if it is lines all the same"
-        )
-        if beginning.root == "tmx":
-            fix = f"make a translation memory of it: wholedoc tm build MEMORY {source}"
-        raise UserError(f"is a {beginning.root or 'markup'} file, not text", where=source, fix=fix)
+def _read_lines(source: str, doc: str, form: str) -> SourceText:
+    """Lines to translate, unless they are those of markup."""
+    text = read_source_lines(sys.stdin.buffer if source == "-" else source, doc)
+    if form != "lines":
+        refuse_markup(text.lines, "standard input" if source == "-" else source)
+    return text
 
 
 def _check_formats(formats: list[type[DocumentFile] | None], options: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ A term is found in all its forms where simplemma knows the language, else as it 
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -79,11 +79,13 @@ class Words:
         return [Word(*m.span(), m[0], self._keys_of(m[0])) for m in _TOKEN.finditer(text)]
 
     def split_term(self, term: str) -> list[Word]:
-        """Those of a term; one in capitals is found only as it is written."""
+        """Those of a term; one in capitals is found only as it is written, or with an s."""
         words = self.split(term)
         if not term.isupper():
             return words
-        return [word._replace(keys=frozenset([_as_written(word.form)])) for word in words]
+        forms = [(word.form, f"{word.form}s") for word in words]
+        keys = [frozenset(map(_as_written, each)) for each in forms]
+        return [word._replace(keys=found) for word, found in zip(words, keys, strict=True)]
 
     def _keys_of(self, form: str) -> frozenset[str]:
         found = self._keys.get(form)
@@ -100,28 +102,29 @@ class Words:
         return found
 
     def locate(self, term: str, words: Sequence[Word]) -> list[tuple[int, int]]:
-        """Where a text has a term, in any of its forms and in any case: first word, end."""
-        wanted, found = self.split(term), []
+        """Where a text has a term, in any of its forms: first word, end."""
+        wanted, found = self.split_term(term), []
         for first in range(len(words) - len(wanted) + 1 if wanted else 0):
             part = words[first : first + len(wanted)]
             if all(a.matches(b) for a, b in zip(wanted, part, strict=True)):
                 found.append((first, first + len(wanted)))
         return found
 
-    def inflect(self, terms: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    def inflect(self, terms: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Other forms of terms: those of the last word of each, as far as simplemma has any."""
-        last = {term: _TOKEN.findall(term)[-1:] for term in terms}
+        last = {term: _TOKEN.findall(term)[-1:] for term in terms if not term.isupper()}
         lemmas: dict[str, list[str]] = {word.lower(): [] for (word,) in filter(None, last.values())}
         if self.language and lemmas:
             forms = DefaultDictionaryFactory().get_dictionary(self.language)
             for form, lemma in forms.items():
                 if (known := lemmas.get(_text(lemma).lower())) is not None:
                     known.append(_text(form))
-        return {
+        found = {
             term: _inflected(term, words[0], lemmas[words[0].lower()])
             for term, words in last.items()
             if words
         }
+        return {term: found.get(term, ()) for term in terms}
 
 
 def _text(value: str | bytes) -> str:
@@ -286,6 +289,7 @@ def _check_terms(entry: Entry, name: str) -> None:
 
 
 def _read_tsv(data: bytes, name: str) -> Iterator[Entry]:
+    begun = False
     for number, line in enumerate(decode_lines(io.BytesIO(data), name), start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -293,7 +297,9 @@ def _read_tsv(data: bytes, name: str) -> Iterator[Entry]:
         if len(columns) < 2:
             what, fix = "a line without a tab", "write source<TAB>target"
             raise UserError(what, where=f"{name}:{number}", fix=fix)
-        if number > 1 or tuple(columns[:2]) != _HEADER:
+        is_header = not begun and tuple(map(str.casefold, columns[:2])) == _HEADER
+        begun = True
+        if not is_header:
             yield Entry(columns[0], columns[1], number)
 
 

@@ -269,7 +269,8 @@ class Answerer:
 
     def _translation(self, piece: Piece, found: Hypothesis, config: SearchConfig) -> Translation:
         tokens = self.trg_vocabulary.to_tokens(found.tokens)
-        if config.replace_unknown != "none" and UNK in found.tokens:
+        reads_words = found.attention.shape[-1] > 1  # an approved one may be of an empty sentence
+        if config.replace_unknown != "none" and UNK in found.tokens and reads_words:
             # The source word that each <unk> attends to most, </s> left out, or its translation.
             lexicon = self.lexicon if config.replace_unknown == "lexicon" else {}
             words = self.src_vocabulary.tokens(piece.read)

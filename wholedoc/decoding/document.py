@@ -61,7 +61,12 @@ class DocumentTranslation:
 
     @property
     def settled(self) -> bool:
-        """Whether the last pass changed nothing: no later one will."""
+        """Whether the last pass changed nothing: no later one will.
+
+        Of a document whose memory is another one's nobody knows: that one may change.
+        """
+        if self.foreign is not None:
+            return False
         return len(self.passes) > 1 and _tokens(self.passes[-1]) == _tokens(self.passes[-2])
 
     def known_of(self, t: int) -> Sequence[KnownPair]:

@@ -1,6 +1,7 @@
 """The translator: documents in, documents out, one translation per sentence."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,8 @@ class Translator:
         ``int8`` rounds the weights of a run to 8 bits; those of an export are always in 8 bits.
         """
         if int8 and not trained.int8:
-            for module in (trained.base, trained.document, trained.vectors):
-                if module is not None:
-                    round_weights(module)
-        self.trained = replace(trained, int8=int8 or trained.int8)
+            trained = _rounded(trained)
+        self.trained = trained
         self.src_vocabulary, self.trg_vocabulary = trained.src_vocabulary, trained.trg_vocabulary
         models = trained.document or trained.base, trained.base, trained.vectors
         recaller = self._recaller(trained.base, trained.base_recall)
@@ -426,3 +425,18 @@ def _replaced(
             parts[name][place] = value
     history = [[found[0].text for found in parts["candidates"]]]
     return replace(before, history=history, task=task, **parts)
+
+
+def _rounded(trained: TrainedModel) -> TrainedModel:
+    """The model with its weights rounded to 8 bits; the given one, which others use, stays."""
+    trained = replace(
+        trained,
+        base=deepcopy(trained.base),
+        document=deepcopy(trained.document),
+        vectors=deepcopy(trained.vectors),
+        int8=True,
+    )
+    for module in (trained.base, trained.document, trained.vectors):
+        if module is not None:
+            round_weights(module)
+    return trained

@@ -6,6 +6,7 @@ The page is read by position and not rebuilt, so that broken HTML stays as broke
 import html
 import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.entities import html5
@@ -75,16 +76,25 @@ _SPECIAL = frozenset("&<>\"'")
 
 _VALUE = r"[^\s<>\"'][^\s<>]*+"
 _ATTRIBUTE = rf"[^\s/<>][^\s/<>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|{_VALUE})?)?"
-_TOKEN = re.compile(
-    rf"""
-    <!--(?:>|->|.*?(?:-->|\Z))
-    | <!\[CDATA\[.*?(?:\]\]>|\Z)
-    | <\?(?:php|=).*?(?:\?>|\Z)
-    | <[!?][^>]*+(?:>|\Z)
-    | <(?P<close>/)?(?P<name>[A-Za-z][^\s/<>]*+)(?P<rest>(?>[\s/]++|{_ATTRIBUTE}){{0,500}})>
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+
+
+def _token_pattern(first: str) -> re.Pattern[str]:
+    """What parts the texts of a page, where names begin with these characters."""
+    return re.compile(
+        rf"""
+        <!--(?:>|->|.*?(?:-->|\Z))
+        | <!\[CDATA\[.*?(?:\]\]>|\Z)
+        | <\?(?:php|=).*?(?:\?>|\Z)
+        | <[!?][^>]*+(?:>|\Z)
+        | <(?P<close>/)?(?P<name>[{first}][^\s/<>]*+)
+          (?P<rest>(?>[\s/]++|{_ATTRIBUTE}){{0,500}})>
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
+
+
+_TOKEN = _token_pattern("A-Za-z")
+_XML_TOKEN = _token_pattern(r"A-Za-z_:\x80-\U0010ffff")
 _ATTRIBUTES = re.compile(
     rf"(?P<name>[^\s/<>][^\s/<>=]*+)"
     rf"(?:\s*+=\s*+(?:\"(?P<double>[^\"]*+)\"|'(?P<single>[^']*+)'|(?P<bare>{_VALUE}))?)?"
@@ -147,12 +157,16 @@ class _Elements:
     """What stands inside is no text."""
     unseen: frozenset[str] = frozenset()
     """At the edge of a segment they stay outside."""
-    attributes: bool = False
-    """Whether people read some of their attributes."""
+    blocks: frozenset[str] = frozenset()
+    """No segment reaches over their edges."""
+    inline: frozenset[str] = frozenset()
+    """In XML, they are never blocks."""
+    xml: bool = False
+    """Whether names are only names. A block is then what stands beside no text of its parent."""
 
 
-_HTML = _Elements(_VOID, _RAW, _NOT_TEXT, _UNSEEN, attributes=True)
-_XML = _Elements()
+_HTML = _Elements(_VOID, _RAW, _NOT_TEXT, _UNSEEN, _BLOCKS)
+_XML = _Elements(xml=True)
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,7 @@ class _Token:
     name: str = ""
     rest: int = 0  # where the attributes of a tag begin
     closed: bool = False  # it has nothing inside
+    blank: bool = False  # a text of white space
 
 
 @dataclass(frozen=True)
@@ -212,17 +227,26 @@ class Html:
         *,
         ignored: Collection[str] = (),
         xml: bool = False,
+        blocks: Collection[str] = (),
+        inline: Collection[str] = (),
     ) -> None:
         """Read a page; in the elements ``ignored``, nothing is text.
 
-        In ``xml``, names are only names: all other elements hold text, and no attribute does.
+        In ``xml``, names are only names: all other elements hold text, and no attribute does. The
+        elements named as ``blocks`` part segments, those ``inline`` do not; of the others, those
+        that stand beside no text of their parent do.
         """
         self._data = TextData(data, where, _declared_encoding(data))
         self._text = self._data.text
         self._languages = src_language, trg_language
         self._spelled = _file_spellings(self._text)
         known = _XML if xml else _HTML
-        self._elements = replace(known, not_text=known.not_text.union(ignored))
+        self._elements = replace(
+            known,
+            not_text=known.not_text.union(ignored),
+            blocks=known.blocks.union(blocks),
+            inline=frozenset(inline),
+        )
         reader = _Reader(self._text, _SPECIAL | self._spelled.keys(), self._elements)
         self._pieces = sorted(reader.pieces, key=lambda piece: piece.start)
         self._language_spans = reader.language_spans
@@ -425,9 +449,10 @@ def _tokens(text: str, elements: _Elements) -> Iterator[_Token]:
     xml = text.lstrip().startswith("<?xml")
     at = position = 0
     unclosed: set[str] = set()
-    while match := _TOKEN.search(text, position):
+    pattern = _XML_TOKEN if elements.xml else _TOKEN
+    while match := pattern.search(text, position):
         if at < match.start():
-            yield _Token("text", at, match.start())
+            yield _Token("text", at, match.start(), blank=text[at : match.start()].isspace())
         token = _tag(match, elements.void)
         yield token
         at = position = match.end()
@@ -439,18 +464,51 @@ def _tokens(text: str, elements: _Elements) -> Iterator[_Token]:
             else:
                 position = found.start() if found else len(text)
     if at < len(text):
-        yield _Token("text", at, len(text))
+        yield _Token("text", at, len(text), blank=text[at:].isspace())
 
 
 def _tag(match: re.Match[str], void: frozenset[str]) -> _Token:
     if match["name"] is None:
         return _Token("other", *match.span())
     name, rest = match["name"].lower(), match["rest"]
-    closed = name in void or (
-        rest.endswith("/") and not re.search(r"=\s*[^\s\"'][^\s]*$", rest[-200:])
-    )
+    closed = name in void or (rest.endswith("/") and not _ends_with_value(rest))
     kind = "close" if match["close"] else "open"
     return _Token(kind, *match.span(), name, match.start("rest"), closed)
+
+
+def _ends_with_value(rest: str) -> bool:
+    """Whether the attributes of a tag end with a value without quotes, to which a slash belongs."""
+    last = deque(_ATTRIBUTES.finditer(rest), maxlen=1)
+    return bool(last) and last[0]["bare"] is not None and last[0].end() == len(rest)
+
+
+def _outline(tokens: Sequence[_Token], ends: Mapping[int, int], elements: _Elements) -> set[int]:
+    """Where the tags of blocks of XML stand: of elements beside which their parent has no text."""
+    found: set[int] = set()
+    closing = {last: first for first, last in ends.items()}
+    inside: list[list[int]] = [[]]  # the elements in each that is open
+    has_text = [False]
+
+    def close() -> None:
+        beside_text, children = has_text.pop(), inside.pop()
+        for n in children:
+            name = tokens[n].name
+            if name in elements.blocks or not (beside_text or name in elements.inline):
+                found.update({n, ends.get(n, n)})
+
+    for n, token in enumerate(tokens):
+        if token.kind == "text":
+            has_text[-1] |= not token.blank
+        elif token.kind == "open" and (n in ends or token.closed):
+            inside[-1].append(n)
+            if n in ends:
+                inside.append([])
+                has_text.append(False)
+        elif n in closing and len(inside) > 1:
+            close()
+    while inside:
+        close()
+    return found
 
 
 def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
@@ -472,6 +530,12 @@ class _Reader:
         self._text, self._watched, self._elements = text, watched, elements
         self._tokens = list(_tokens(text, elements))
         self._ends = _ends(self._tokens)
+        if elements.xml:
+            self._blocks = _outline(self._tokens, self._ends, elements)
+        else:
+            self._blocks = {
+                n for n, each in enumerate(self._tokens) if each.name in elements.blocks
+            }
         self._run: list[_Part] = []
         self._inside = 0
         self.pieces: list[_Piece] = []
@@ -488,7 +552,7 @@ class _Reader:
         skipped = token.kind == "open" and self._is_skipped(token, attributes)
         whole = skipped or self._is_field(token) or self._is_sign(at)
         last = self._skip_end(at) if whole else at
-        if token.name in _BLOCKS:
+        if at in self._blocks:
             self._end_run()
             last = self._read_inside(at, last) if skipped else last
         else:
@@ -569,12 +633,12 @@ class _Reader:
         if at in self._ends:
             return self._ends[at]
         last = at
-        while last + 1 < len(self._tokens) and self._tokens[last + 1].name not in _BLOCKS:
+        while last + 1 < len(self._tokens) and last + 1 not in self._blocks:
             last += 1
         return last
 
     def _read_attributes(self, token: _Token, attributes: dict[str, tuple[int, int, str]]) -> None:
-        for name, (start, end, quote) in attributes.items() if self._elements.attributes else ():
+        for name, (start, end, quote) in () if self._elements.xml else attributes.items():
             if name in _READ or self._is_read(token, name, attributes):
                 parts = _text_parts(self._text, start, end, in_value=True)
                 self._add(list(parts), quote)

@@ -28,7 +28,10 @@ from wholedoc.formats.textdata import Edit, TextData, check_parts
 _FRONT = re.compile(
     r"\A---[ \t]*(?:\r\n?|\n)"
     r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n?|\n))*+(?:[\w\"'][^\r\n]*?:.*?(?:\r\n?|\n))??"
-    r"(?:---|\.\.\.)[ \t]*(?=[\r\n]|\Z)",
+    r"(?:---|\.\.\.)[ \t]*(?=[\r\n]|\Z)"
+    # TOML between lines of +++, and JSON, as Hugo has them.
+    r"|\A\+\+\+[ \t]*(?:\r\n?|\n)(?:.*?(?:\r\n?|\n))??\+\+\+[ \t]*(?=[\r\n]|\Z)"
+    r"|\A\{[ \t]*(?:\r\n?|\n)\s*\"[^\r\n]*?\"\s*:.*?(?:\r\n?|\n)\}[ \t]*(?=[\r\n]|\Z)",
     re.DOTALL,
 )
 _LINE_END = re.compile(r"\r\n?|\n")

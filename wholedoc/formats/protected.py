@@ -12,10 +12,13 @@ _PROTECTED = re.compile(
     (?:(?:https?|ftp|file)://|mailto:)[^\s<>"'“”„«»]+[^\s<>"'“”„«».,;:!?)\]}]   # addresses
     | \bwww\.[^\s<>"']+[^\s<>"'.,;:!?)\]}]
     | (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+              # mail; looked for once a word
+    | \{[a-z\d]{1,4}> | <[a-z\d]{1,4}\}                        # {1> and <1} around a text
     | <[a-zA-Z/][^<>\n]*>                                    # tags inside text
     | \$\$[^$\n]{1,400}\$\$                                  # formulas
     | \$(?=[^\s$])[^$\n]{0,200}?[\\^_=][^$\n]{0,200}(?<=\S)\$(?![\w$])
-    | \$?\{\{?[\w .:%$\[\]-]*\}?\}                           # {name} {0} ${name} {{ name }}
+    | \{\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,   # {n, plural, …}, whole
+      (?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\}){0,200}+\}
+    | \$?\{\{?\s?[\w.:%$\[\]-]*\s?\}?\}                        # {name} {0} ${name} {{ name }}
     | \{%[^{}\n]*%\} | \{\{[<%][^{}\n]*[%>]\}\}              # {% tag %} {{< shortcode >}}
     | \{(?:\#[\w-]|:)[^{}\n]*\}                              # {#anchor} {: .class}
     | %\([\w.-]+\)[-+\#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrs]     # %(name)s

@@ -1,6 +1,5 @@
 """Our own paths: documents that people work on, with approval, explanation and live progress."""
 
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
@@ -43,7 +42,7 @@ def make_router(bench: Workbench, runner: Runner) -> APIRouter:
     @router.get("/documents/{number}/events")
     async def events(number: str) -> Response:
         """Server-sent events: sentence by sentence, pass by pass, until all is translated."""
-        found: Iterator[str] = watch(bench.find(number), _PATIENCE)
+        found = runner.stream(watch(bench.find(number), _PATIENCE))
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 

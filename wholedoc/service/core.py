@@ -249,9 +249,11 @@ class Service:
         ``glossary`` is enforced instead of the one that always is.
         """
         characters = sum(map(len, texts))
-        if characters > self.limits.characters:
+        read = characters + len(context) * len(texts)  # before each of them
+        if read > self.limits.characters:
             most = self.limits.characters
-            raise RequestError(413, f"{characters:,} characters are more than {most:,}")
+            what = "characters, with the context of each text," if context else "characters"
+            raise RequestError(413, f"{read:,} {what} are more than {most:,}")
         # A thread for a sentence would cost more than to read it. Languages are told by long lists.
         told = primary(source) not in ("", "auto") or len(self.sources) < 2
         run = _here if told and characters + len(context) <= _FEW else asyncio.to_thread

@@ -195,10 +195,13 @@ def _markup(fields: Fields) -> Markup:
     tags = fields.text("tag_handling")
     if tags not in ("", "html", "xml"):
         raise RequestError(400, f"tag_handling {tags!r} is not supported; use html or xml")
-    ignored = {
-        name.strip().lower() for each in fields.texts("ignore_tags") for name in each.split(",")
-    }
-    return Markup(tags, frozenset(ignored), fields.text("split_sentences") != "0")
+    ignored, blocks, inline = (
+        frozenset(name.strip().lower() for each in fields.texts(f) for name in each.split(","))
+        for f in ("ignore_tags", "splitting_tags", "non_splitting_tags")
+    )
+    if tags != "xml":
+        blocks = inline = frozenset()
+    return Markup(tags, ignored, blocks, inline, fields.text("split_sentences") != "0")
 
 
 def _languages(service: Service, kind: str) -> list[dict[str, Any]]:

@@ -17,6 +17,10 @@ class Markup:
     """What kind of tags they have: ``html`` or ``xml``; empty without any."""
     ignored: frozenset[str] = frozenset()
     """The names of tags whose content is not translated."""
+    blocks: frozenset[str] = frozenset()
+    """The names of tags of XML that part sentences."""
+    inline: frozenset[str] = frozenset()
+    """The names of tags of XML that do not."""
     split: bool = True
     """Whether a paragraph may have several sentences."""
 
@@ -25,7 +29,13 @@ class Markup:
         given = _UTF_8 + text.encode("utf-8", "replace"), "text", "", ""
         file: DocumentFile = PlainText(*given)
         if self.tags:
-            file = Html(*given, ignored=self.ignored, xml=self.tags == "xml")
+            file = Html(
+                *given,
+                ignored=self.ignored,
+                xml=self.tags == "xml",
+                blocks=self.blocks,
+                inline=self.inline,
+            )
         if not self.split:
             file.segments = [replace(each, sentence=True) for each in file.segments]
         return file

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
 from secrets import compare_digest
@@ -155,7 +155,12 @@ async def _add_form(values: dict[str, list[Any]], request: Request) -> None:
 
 
 def check_token(request: Request, fields: Fields) -> None:
-    """Refuse a request without the token, wherever its dialect puts it."""
+    """Refuse a request without the token, wherever its dialect puts it.
+
+    What another site's page sends from a browser is refused in any case, as its user does not know.
+    """
+    if request.method != "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+        raise RequestError(403, "pages of other sites may not send anything here")
     token: str = request.app.state.token
     if not token or request.url.path.startswith(_OPEN):
         return
@@ -238,6 +243,12 @@ class Runner:
     def close(self) -> None:
         """Let what runs come to its end."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    async def stream(self, texts: Iterator[str]) -> AsyncIterator[str]:
+        """Texts as they come, each waited for in a thread."""
+        run = asyncio.get_running_loop().run_in_executor
+        while text := await run(self._pool, next, texts, ""):
+            yield text
 
     async def answer(self, request: Request, work: Callable[[Ticket], Any]) -> Response:
         """The result of some work in a thread as JSON."""

@@ -112,21 +112,18 @@ class Run:
         Until something is trained, another configuration replaces the first: the user has
         corrected a path or a size.
         """
-        if self.config_file.exists():
-            old = load_config(self.config_file)
-            if self.has_begun():
-                self.check_config(config)
-                now = current_versions(config)
-                if begun := compare_versions({**now, **self.load_versions()}, now):
-                    say(f"{self.directory} was begun with {begun}: results may differ by rounding")
-            if old == config:
-                return
-            if not self.has_begun():
+        old = load_config(self.config_file) if self.config_file.exists() else None
+        now, before = current_versions(config), self.load_versions()
+        if self.has_begun():
+            self.check_config(config)
+            if begun := compare_versions({**now, **before}, now):
+                say(f"{self.directory} was begun with {begun}: results may differ by rounding")
+        else:
+            if old != config or before.get("init") != now.get("init"):
                 self.forget_data()
-        if not self.has_begun():
-            versions = json.dumps(current_versions(config), indent=2)
-            write_atomically(self.versions_file, versions + "\n")
-        write_atomically(self.config_file, format_toml(config.to_dict()))
+            write_atomically(self.versions_file, json.dumps(now, indent=2) + "\n")
+        if old != config:
+            write_atomically(self.config_file, format_toml(config.to_dict()))
 
     def check_config(self, config: Config) -> None:
         """Refuse another configuration than the run was begun with, but for what is free."""

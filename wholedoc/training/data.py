@@ -44,6 +44,8 @@ def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and encode the corpora, unless an earlier start has done so."""
     digests = _digests(config)
     check_data_unchanged(config, run)
+    if not run.has_begun() and any(EncodedCorpus.open(run.data(name)) is None for name in digests):
+        run.forget_data()  # a start that was interrupted may have left the words of other files
     vocabulary_files = run.vocabulary_files()
     if config.init and not all(file.exists() for file in vocabulary_files):
         _check_init(config)

@@ -149,11 +149,13 @@ class Exchange:
 
         Of parameters that others own, no gradients are left: the optimiser passes them by.
         """
+        for parameter in self._trainable:
+            if (
+                parameter.grad is None
+            ):  # without a gradient, Adam would skip it in one process alone
+                parameter.grad = torch.zeros_like(parameter)
         if self._group.size == 1:
             return list(counts)
-        for parameter in self._trainable:
-            if parameter.grad is None:  # a process without a sentence adds nothing
-                parameter.grad = torch.zeros_like(parameter)
         if self._owners is None:
             return self._all_reduce(counts)
         rank = self._group.rank

@@ -170,7 +170,9 @@ def fingerprint(files: CorpusFiles) -> str | None:
     """
     digest = hashlib.sha256()
     for path in (Path(name) for name in (files.src, files.trg, files.doc) if name):
-        members = sorted(path.iterdir()) if path.is_dir() else [path]
+        members = [path]
+        if path.is_dir():  # in which hidden files are not read
+            members = [file for file in sorted(path.iterdir()) if not file.name.startswith(".")]
         for member in members:
             if not member.is_file():
                 return None
