@@ -49,15 +49,16 @@ def test_training_goes_on_from_the_weights_of_another_run(corpus: Path, first: R
 def test_vocabularies_are_those_of_the_files_and_of_the_weights(
     corpus: Path, first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start is interrupted before the corpora are there; then a file, or the model, is another."""
+    """A start is interrupted before the corpora are there; then a file or the model is another."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     def begin(*settings: str) -> None:
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(data, "encode_corpus", interrupt)
-            train(toy_config(tmp_path, *settings), tmp_path / "run")
+            with pytest.raises(KeyboardInterrupt):
+                train(toy_config(tmp_path, *settings), tmp_path / "run")
 
     begin()
     source = tmp_path / "train.src"
