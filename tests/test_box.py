@@ -65,10 +65,10 @@ def test_standard_input_is_translated_by_a_shipped_model(tmp_path) -> None:
 
 def test_known_pairs_are_recalled_by_a_shipped_model() -> None:
     translator = Translator.load("de-en")
-    source = ["Der Quasselstrip wird gestartet.", "Der Quasselstrip wird beendet."]
-    found = translator.translate(source, approved={0: "The blatherskite is started."})
-    assert "blatherskite" in found.sentences[1]
-    assert "blatherskite" not in translator.translate(source).sentences[1]
+    source = ["Klicken Sie auf Wumpelmodus.", "Der Wumpelmodus wird beim Start geladen."]
+    found = translator.translate(source, approved={0: "Click wumple mode."})
+    assert "wumple mode" in found.sentences[1]
+    assert "wumple" not in translator.translate(source).sentences[1]
 
 
 def test_a_shipped_model_is_served_where_none_is_named() -> None:

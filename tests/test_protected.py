@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from wholedoc.cli import app
 from wholedoc.decoding.preparing import Piece
 from wholedoc.decoding.results import TranslatedDocument
-from wholedoc.decoding.translator import Knowledge, Translator
+from wholedoc.decoding.translator import Translator
 from wholedoc.formats.protected import _PROTECTED, find_protected, is_text, missing_protected
 
 ADDRESS = "https://beispiel.example/" + "handbuch/Qx7/" * 12 + "seite?id=42"
@@ -48,8 +48,7 @@ def test_nothing_is_lost_however_it_is_asked_for(
     stream = translator.stream(SENTENCES)
     shown = {update.place: update.text for update in stream}
     assert [shown[t] for t in range(len(SENTENCES))] == stream.document.sentences == done.sentences
-    known = Knowledge(protect=True)
-    (many,) = translator.translate_documents([SENTENCES], known=known, explain=True)
+    (many,) = translator.translate_documents([SENTENCES], explain=True)
     assert many.sentences == done.sentences
     assert lost(translator.approve(done, 4, "Set $HOME to %USERPROFILE%.").sentences) == []
 

@@ -335,8 +335,9 @@ def test_one_glossary_over_another() -> None:
 def nbest(model: Path, place: Path, text: str, count: int) -> list[list[str]]:
     file = place / "a"
     file.write_text(text)
-    options = ("--nbest", str(count), "--beam", str(count), "--json")
-    found = json.loads(by_command_line(model, file, *options))
+    options = ["--nbest", str(count), "--beam", str(count), "--json"]
+    result = CliRunner().invoke(command_line, ["translate", str(model), str(file), *options])
+    found = json.loads(result.stdout)
     return [[each["text"] for each in candidates] for candidates in found["candidates"]]
 
 

@@ -68,7 +68,7 @@ def test_a_process_translates_as_the_translator_does(
     process: TranslatingProcess, learned_toy: Path, nbest: int
 ) -> None:
     found = patiently(lambda: process.translate(DOCUMENTS, APPROVED, nbest))
-    known = Knowledge(APPROVED, protect=True)
+    known = Knowledge(APPROVED)
     translator = Translator.load(learned_toy)
     assert_alike(found, translator.translate_documents(DOCUMENTS, nbest=nbest, known=known))
 
@@ -84,7 +84,7 @@ def test_with_a_memory_a_glossary_and_a_document_model(tmp_path: Path) -> None:
     process = TranslatingProcess(Assignment.of(translator, memories, glossary))
     found = patiently(lambda: process.translate(DOCUMENTS, APPROVED, 1))
     process.close()
-    known = Knowledge(APPROVED, memories, glossary=glossary, protect=True)
+    known = Knowledge(APPROVED, memories, glossary=glossary)
     wanted = translator.translate_documents(DOCUMENTS, measure=False, known=known)
     assert_alike(found, wanted)
     assert found[2].sentences == ["t9"]

@@ -58,10 +58,11 @@ def test_memories_and_approved_lines(place: Path) -> None:
 
 def test_json_has_an_object_for_each_document(place: Path) -> None:
     (place / "two").write_text("s1 s2\n<d>\ns3\ns1 s2\n", encoding="utf-8")
-    done = wholedoc(place, "translate", "run", "two", "--json", "--no-tm", "-o", "two.json")
-    assert (done.returncode, done.stdout) == (0, "")
-    lines = (place / "two.json").read_text(encoding="utf-8").split("\n")[:-1]
-    first, second = map(json.loads, lines)
+    done = wholedoc(place, "translate", "run", "two", "--json", "--no-tm", "-o", "two.txt")
+    assert done.returncode == 0
+    first, second = map(json.loads, done.stdout.split("\n")[:-1])
+    written = (place / "two.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    assert written == [*first["sentences"], "<d>", *second["sentences"]]
     assert len(first["sentences"]) == 1
     assert len(second["sentences"]) == 2
     assert second["history"][-1] == second["sentences"]

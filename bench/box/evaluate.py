@@ -56,7 +56,6 @@ class Evaluation:
     ) -> list[list[str]]:
         """The translations of the sentence model, and after each pass over the documents."""
         config = replace(self.translator.config.search, shuffle_memory=shuffle)
-        known = replace(known or Knowledge(), protect=True)  # as users get it
         found = self.translator.translate_documents(sources, config, measure=False, known=known)
         most = max(len(document.history) for document in found)  # a settled document has fewer
         histories = [[*d.history, *[d.history[-1]] * (most - len(d.history))] for d in found]

@@ -38,6 +38,7 @@ def main() -> None:
     sources = [[pair.src for pair in document] for document in test]
     systems = {}
     for name, known in conditions(memories, test).items():
+        known = replace(known, protect=False)  # the systems as they are
         found = translator.translate_documents(sources, search, measure=False, known=known)
         lines = [line for document in found for line in document.sentences]
         file = options.out / f"{name.replace(' + ', '-')}.{data.trg_language}"

@@ -145,7 +145,7 @@ class SentenceTranslator:
         from wholedoc.decoding.translator import Knowledge
 
         approved = [given for _, given in documents]
-        known = Knowledge(approved, self.memories, glossary=self.glossary, protect=True)
+        known = Knowledge(approved, self.memories, glossary=self.glossary)
         return self.translator.translate_documents(
             [sentences for sentences, _ in documents],
             replace(self.config, beam=max(self.config.beam, nbest)),

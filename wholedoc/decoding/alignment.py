@@ -39,7 +39,7 @@ def align(text: str, translation: Translation, vocabulary: Vocabulary) -> list[O
     spans = token_spans(translation.text, translation.tokens)
     if translation.attention is None or not (sources and words and tokens and spans):
         return _by_proportion(text, translation.text)
-    weights = translation.attention[: len(spans), : len(tokens)]  # without </s>
+    weights = translation.attention[: len(spans), : len(tokens)].float()  # without </s>
     if weights.shape != (len(spans), len(tokens)):
         return _by_proportion(text, translation.text)
     later = torch.cat([weights[1:], weights[-1:]])

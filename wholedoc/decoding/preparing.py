@@ -65,7 +65,7 @@ class Knowledge:
     """For each document, the sentence before its first one, where it is a part of another."""
     glossary: Glossary | None = None
     """Terms that translations must have."""
-    protect: bool = False
+    protect: bool = True
     """Whether what is not text must come through as it is: placeholders, addresses, paths."""
 
 

@@ -135,7 +135,7 @@ def open_knowledge(
             is_random = job.system == "recall-random"
             memory = RandomMemory(path, job.seed) if is_random else TranslationMemory.open(path)
             memories = (stack.enter_context(memory),)
-        yield Knowledge(references, memories, rehearse=True)
+        yield Knowledge(references, memories, rehearse=True, protect=False)
 
 
 def best_matches(memory: TranslationMemory, documents: Iterable[Document]) -> list[Match | None]:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from wholedoc.decoding.results import TranslatedDocument, perplexity
-from wholedoc.decoding.translator import Translator
+from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.errors import UserError
 from wholedoc.experiment.grid import MEMORY_SYSTEMS, Experiment, Job
 from wholedoc.experiment.recalling import (
@@ -58,6 +58,7 @@ from wholedoc.training.data import check_data_unchanged
 from wholedoc.training.loop import Stopped, peak_rss_mb, read_log
 from wholedoc.training.stages import train
 
+_NOTHING = Knowledge(protect=False)  # systems are measured as they are
 _LOCK_ATTEMPTS = 300  # of a tenth of a second
 
 
@@ -322,7 +323,7 @@ def _translate(experiment: Experiment, job: Job, request: Request) -> None:
             use = replace(score_context_use(translator, documents, "generated"), documents=())
         if job.system in MEMORY_SYSTEMS and experiment.config.shuffled and len(documents) > 1:
             search = replace(config.search, shuffle_memory=True)
-            other = translator.translate_documents(sources, search)
+            other = translator.translate_documents(sources, search, known=_NOTHING)
             shuffled = _passes(other, 1 + config.search.passes)[-1]
     figures = _figures(experiment, job, request, passes, seconds)
     figures = replace(
@@ -349,7 +350,7 @@ def _further_passes(
     if not config.model.reads_translations or most <= config.search.passes:
         return []
     more = replace(config.search, passes=most)
-    return _passes(translator.translate_documents(sources, more), 1 + most)
+    return _passes(translator.translate_documents(sources, more, known=_NOTHING), 1 + most)
 
 
 def _copy(experiment: Experiment, job: Job, request: Request) -> None:

@@ -273,7 +273,7 @@ class Engine:
                 config=replace(search, beam=max(search.beam, first.nbest)),
                 nbest=first.nbest,
                 measure=first.explain,
-                known=Knowledge(approved, first.memories, glossary=first.glossary, protect=True),
+                known=Knowledge(approved, first.memories, glossary=first.glossary),
                 explain=first.explain,
             )
         except Exception as error:  # noqa: BLE001 (it goes to those who wait for the answer)

@@ -216,9 +216,7 @@ def _serve(assignment: Assignment, pipe: _Pipe) -> None:
         pipe.send(True)
         while True:
             documents, approved, nbest = pipe.recv()
-            known = Knowledge(
-                approved, assignment.memories, glossary=assignment.glossary, protect=True
-            )
+            known = Knowledge(approved, assignment.memories, glossary=assignment.glossary)
             try:
                 found = translator.translate_documents(
                     documents,

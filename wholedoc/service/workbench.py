@@ -168,7 +168,6 @@ class Workbench:
             approved=approved,
             memories=document.memories,
             glossary=document.enforced,
-            protect=True,
         )
         while (found := engine.call(partial(next, stream, None), ticket)) is not None:
             document.tell("sentence", place=found.place, text=found.text, passes=found.passes)
