@@ -214,3 +214,14 @@ def test_each_word_is_listed_with_its_translation(runs, tmp_path: Path) -> None:
         listed = dict(zip(shortlist.src.tolist(), shortlist.trg.tolist(), strict=True))
         for word in WORDS:
             assert listed[src.encode(word)[0]] == trg.encode(word[::-1])[0]
+
+
+def test_a_model_in_8_bits_leaves_the_one_it_was_made_from(learned_toy: Path) -> None:
+    first = Translator.load(learned_toy)
+    before = {name: value.clone() for name, value in first.trained.base.state_dict().items()}
+    rounded = Translator(first.trained, int8=True)
+    after = first.trained.base.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    theirs = rounded.trained.base.state_dict()
+    assert rounded.trained.int8
+    assert not all(torch.equal(value, theirs[name]) for name, value in before.items())

@@ -21,7 +21,14 @@ from hypothesis import strategies as st
 
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.documents import Document
-from wholedoc.corpus.readers import CONVENTIONS, Corpus, Inputs, read_corpus, read_source_lines
+from wholedoc.corpus.readers import (
+    CONVENTIONS,
+    Corpus,
+    Inputs,
+    fingerprint,
+    read_corpus,
+    read_source_lines,
+)
 from wholedoc.corpus.readers import tmx as tmx_reader
 from wholedoc.errors import UserError
 
@@ -1169,3 +1176,13 @@ def test_an_error_that_is_kept_keeps_no_file_open(fault: str, tmp_path: Path) ->
     finally:
         gc.enable()
     assert kept.value.where
+
+
+def test_hidden_files_of_a_folder_are_no_change(tmp_path: Path) -> None:
+    for side in ("a.src", "a.trg"):
+        (tmp_path / side).write_text("one\n", encoding="utf-8")
+    before = fingerprint(CorpusFiles(str(tmp_path)))
+    (tmp_path / ".DS_Store").write_bytes(b"x")
+    (tmp_path / ".git").mkdir()
+    assert before is not None
+    assert fingerprint(CorpusFiles(str(tmp_path))) == before

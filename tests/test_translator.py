@@ -557,3 +557,9 @@ def test_a_loaded_translator_equals_the_one_in_memory(
         assert [(c.text, c.log_probability) for c in found] == [
             (c.text, c.log_probability) for c in expected
         ]
+
+
+def test_an_unknown_word_approved_for_an_empty_sentence(translators) -> None:
+    config = replace(SEARCH, replace_unknown="copy")
+    found = translators["word"].translate(["the dog .", ""], config, approved={1: "zzzz qqqq"})
+    assert found.sentences[1] == "zzzz qqqq"
