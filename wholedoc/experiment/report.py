@@ -205,7 +205,7 @@ def _facts(make: CellMaker) -> dict[str, str]:
     jobs = make.results.experiment.jobs()
     config, data = make.results.config, make.results.config.data
     vocabulary = config.vocabulary
-    kernels = sorted({run.figures.kernels for run in make.results.runs.values()})
+    kernels = sorted({run.figures.kernels for run in make.results.runs.values()} - {""})
     return {
         "runs": f"{len(make.results.runs)} of {len(jobs)} finished",
         "seeds": ", ".join(map(str, make.config.seeds)),

@@ -82,7 +82,7 @@ def run_experiment(experiment: Experiment, limit: int) -> dict[str, str]:
         say(f"{len(done)} runs are done, {len(todo)} to do, {limit} at a time")
         pool = ProcessPool(partial(run_job, experiment), experiment.out / "logs")
         # What a run made is there only where its model is: results may come from elsewhere.
-        made = {part for job in done if _is_trained(experiment, job) for part in job.parts}
+        made = {p for job in done if job.parts and _is_trained(experiment, job) for p in job.parts}
         failed = run_jobs(todo, pool, limit, made)
         write_atomically(experiment.out / "failed.json", json.dumps(failed, indent=2) + "\n")
     return failed
@@ -252,6 +252,8 @@ def _take(lock: int, out: Path) -> None:
             if attempt == 0:
                 say(f"waiting for an earlier process to leave {out}")
             time.sleep(0.1)
+        except OSError:  # a folder on some network disks knows no locks
+            return
     fix = "wait for it, or choose another place with --out or --results"
     raise UserError("another process runs this experiment", where=str(out), fix=fix)
 

@@ -42,8 +42,7 @@ def _check_init(config: Config) -> None:
 
 def prepare_data(config: Config, run: Run) -> None:
     """Build the vocabularies and encode the corpora, unless an earlier start has done so."""
-    digests = _digests(config)
-    check_data_unchanged(config, run)
+    digests = check_data_unchanged(config, run)
     if not run.has_begun() and any(EncodedCorpus.open(run.data(name)) is None for name in digests):
         run.forget_data()  # a start that was interrupted may have left the words of other files
     vocabulary_files = run.vocabulary_files()
@@ -108,9 +107,13 @@ class _Joined:
         return chain.from_iterable(self.parts)
 
 
-def check_data_unchanged(config: Config, run: Run) -> None:
-    """Refuse to resume, or begin anew if nothing is trained, where the files are not the same."""
-    for name, now in _digests(config).items():
+def check_data_unchanged(config: Config, run: Run) -> dict[str, str | None]:
+    """Refuse to resume, or begin anew if nothing is trained, where the files are not the same.
+
+    Returns digests of what the corpora are made from; None where a file is missing.
+    """
+    digests = _digests(config)
+    for name, now in digests.items():
         same = EncodedCorpus.open(run.data(name), now) is not None
         if now is None or same or EncodedCorpus.open(run.data(name)) is None:
             continue
@@ -121,6 +124,7 @@ def check_data_unchanged(config: Config, run: Run) -> None:
                 fix="restore the files, or choose another directory with --run",
             )
         run.forget_data()
+    return digests
 
 
 class FilteredCorpus:

@@ -170,7 +170,9 @@ class _Training:
         config, run = self.config, self.run
         has_memory = run.memory.exists() or not config.tm.keep
         fitted = run.recall_file.exists() and load_recall(run, config.model)[0] is not None
-        settings = json.dumps([vars(config.tm), config.search.beam, config.search.length_penalty])
+        tm, search = config.tm, config.search
+        limits = [tm.pairs, tm.approved, tm.exact, search.beam, search.length_penalty]
+        settings = json.dumps(limits)
         learned = [line for line in read_log(run.directory) if line["event"] == "recall"]
         # It may be older, or of `tm fit`: then nothing is known.
         fitted = fitted and (not learned or learned[-1].get("settings", settings) == settings)
