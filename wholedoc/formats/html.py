@@ -192,7 +192,6 @@ class _Token:
     name: str = ""
     rest: int = 0  # where the attributes of a tag begin
     closed: bool = False  # it has nothing inside
-    blank: bool = False  # a text of white space
 
 
 @dataclass(frozen=True)
@@ -452,7 +451,7 @@ def _tokens(text: str, elements: _Elements) -> Iterator[_Token]:
     pattern = _XML_TOKEN if elements.xml else _TOKEN
     while match := pattern.search(text, position):
         if at < match.start():
-            yield _Token("text", at, match.start(), blank=text[at : match.start()].isspace())
+            yield _Token("text", at, match.start())
         token = _tag(match, elements.void)
         yield token
         at = position = match.end()
@@ -464,7 +463,7 @@ def _tokens(text: str, elements: _Elements) -> Iterator[_Token]:
             else:
                 position = found.start() if found else len(text)
     if at < len(text):
-        yield _Token("text", at, len(text), blank=text[at:].isspace())
+        yield _Token("text", at, len(text))
 
 
 def _tag(match: re.Match[str], void: frozenset[str]) -> _Token:
@@ -482,7 +481,9 @@ def _ends_with_value(rest: str) -> bool:
     return bool(last) and last[0]["bare"] is not None and last[0].end() == len(rest)
 
 
-def _outline(tokens: Sequence[_Token], ends: Mapping[int, int], elements: _Elements) -> set[int]:
+def _outline(
+    text: str, tokens: Sequence[_Token], ends: Mapping[int, int], elements: _Elements
+) -> set[int]:
     """Where the tags of blocks of XML stand: of elements beside which their parent has no text."""
     found: set[int] = set()
     closing = {last: first for first, last in ends.items()}
@@ -498,7 +499,7 @@ def _outline(tokens: Sequence[_Token], ends: Mapping[int, int], elements: _Eleme
 
     for n, token in enumerate(tokens):
         if token.kind == "text":
-            has_text[-1] |= not token.blank
+            has_text[-1] |= not text[token.start : token.end].isspace()
         elif token.kind == "open" and (n in ends or token.closed):
             inside[-1].append(n)
             if n in ends:
@@ -531,7 +532,7 @@ class _Reader:
         self._tokens = list(_tokens(text, elements))
         self._ends = _ends(self._tokens)
         if elements.xml:
-            self._blocks = _outline(self._tokens, self._ends, elements)
+            self._blocks = _outline(text, self._tokens, self._ends, elements)
         else:
             self._blocks = {
                 n for n, each in enumerate(self._tokens) if each.name in elements.blocks

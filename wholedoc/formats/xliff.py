@@ -495,17 +495,23 @@ def _write_slot(slot: _Slot, text: _Text, content: Content, approved: bool) -> N
     elif slot.mid is None:
         _mark_unit(slot.unit, target, approved)
     else:
-        said = (seg for seg in slot.unit.iter("{*}seg") if seg.get("id") == slot.mid)
-        seg = next(said, None)
-        if seg is not None:
-            kept = approved and seg.get("conf") in (*_SDL_APPROVED, _SDL_TRANSLATED)
-            seg.set("conf", seg.get("conf") if kept else _SDL_TRANSLATED if approved else "Draft")
-        elif not approved:
+        _mark_part(slot, target, approved)
+
+
+def _mark_part(slot: _Slot, target: Element, approved: bool) -> None:
+    """Mark a segment of a unit of 1.2, as SDL does where the unit has its marks."""
+    seg = next((each for each in slot.unit.iter("{*}seg") if each.get("id") == slot.mid), None)
+    if seg is None:
+        if not approved:
             target.set(_NOTE, MACHINE_STATE)
         elif target.get(_NOTE) == MACHINE_STATE:
             del target.attrib[_NOTE]
-        if not approved and slot.unit.get("approved") == "yes":
-            slot.unit.set("approved", "no")
+    elif not approved:
+        seg.set("conf", "Draft")
+    elif seg.get("conf") not in _SDL_APPROVED:
+        seg.set("conf", _SDL_TRANSLATED)
+    if not approved and slot.unit.get("approved") == "yes":
+        slot.unit.set("approved", "no")
 
 
 def _mark_segment(segment: Element, approved: bool) -> None:
