@@ -108,7 +108,7 @@ async def read_fields(request: Request) -> Fields:
     elif kind == "multipart/form-data":
         await _add_form(values, _limited(request, most))
     fields = Fields(values)
-    check_token(request, fields)
+    check_access(request, fields)
     return fields
 
 
@@ -154,10 +154,10 @@ async def _add_form(values: dict[str, list[Any]], request: Request) -> None:
                 values.setdefault(name, []).append(value)
 
 
-def check_token(request: Request, fields: Fields) -> None:
-    """Refuse a request without the token, wherever its dialect puts it.
+def check_access(request: Request, fields: Fields) -> None:
+    """Refuse what a page of another site sends, and what comes without the token.
 
-    What another site's page sends from a browser is refused in any case, as its user does not know.
+    The token stands wherever its dialect puts it. A page sends without its user knowing.
     """
     if request.method != "GET" and request.headers.get("sec-fetch-site") == "cross-site":
         raise RequestError(403, "pages of other sites may not send anything here")

@@ -18,7 +18,7 @@ from typing import Any
 from wholedoc.app.documents import DocumentText, assemble, read_sentences, take_translation
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.glossary import Glossary
-from wholedoc.corpus.readers.lines import GZIP_MAGIC
+from wholedoc.corpus.readers.lines import GZIP_MAGIC, one_line
 from wholedoc.decoding.results import TranslatedDocument
 from wholedoc.errors import UserError
 from wholedoc.formats import find_format
@@ -296,11 +296,6 @@ class Workbench:
                 written[n] = replace(read.segments[n], approved=False)
         document.file.segments = standing
         return document.file.write(assemble(replace(read, segments=written), found))
-
-
-def one_line(text: str) -> str:
-    """A text without ends of lines; other white space, such as what keeps words together, stays."""
-    return re.sub(r"[ \t\r\n]+", " ", text).strip(" ")
 
 
 def clean_name(name: str) -> str:
