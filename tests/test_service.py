@@ -433,6 +433,39 @@ def test_a_page_of_another_site_may_not_send_anything(web: httpx.Client) -> None
         assert web.get("/languages", headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9", 200),
+        ("localhost:9", 200),
+        ("me.localhost", 200),
+        ("[::1]:9", 200),
+        ("192.0.2.7", 200),
+        ("evil.example:9", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+    ],
+)
+def test_a_name_that_was_made_to_point_here_is_refused(
+    web: httpx.Client, host: str, status: int
+) -> None:
+    answer = web.get("/translate", params={"q": "s1", "langpair": "de|en"}, headers={"Host": host})
+    assert answer.status_code == status
+    if status == 403:
+        assert "--token" in answer.text
+
+
+def test_a_token_serves_any_name(learned_toy: Path) -> None:
+    running = Running(Service([Translator.load(learned_toy)]), token="secret")
+    try:
+        sent = {"q": "s1", "source": "de", "target": "en", "api_key": "secret"}
+        headers = {"Host": "translate.example"}
+        answer = httpx.post(f"{running.address}/translate", data=sent, headers=headers)
+        assert answer.json()["translatedText"] == "t1"
+    finally:
+        running.stop()
+
+
 def test_a_port_that_is_taken(service: Running, learned_toy: Path) -> None:
     port = int(service.address.rpartition(":")[2])
     other = Service([Translator.load(learned_toy)])

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
+from ipaddress import ip_address
 from secrets import compare_digest
 from traceback import extract_tb
 from typing import Annotated, Any, NamedTuple
@@ -157,11 +158,16 @@ async def _add_form(values: dict[str, list[Any]], request: Request) -> None:
 def check_access(request: Request, fields: Fields) -> None:
     """Refuse what a page of another site sends, and what comes without the token.
 
-    The token stands wherever its dialect puts it. A page sends without its user knowing.
+    The token stands wherever its dialect puts it. A page sends without its user knowing: to another
+    site, or to a name of its own that was made to point to this machine (DNS rebinding), for which
+    browsers take the service to be that page's site.
     """
+    token: str = request.app.state.token
+    if not token and _is_rebound(request):
+        what = f"{request.url.hostname} is no name of this service; ask for localhost"
+        raise RequestError(403, f"{what}, or start it with --token")
     if request.method != "GET" and request.headers.get("sec-fetch-site") == "cross-site":
         raise RequestError(403, "pages of other sites may not send anything here")
-    token: str = request.app.state.token
     if not token or request.url.path.startswith(_OPEN):
         return
     header = request.headers.get("authorization", "")
@@ -169,6 +175,26 @@ def check_access(request: Request, fields: Fields) -> None:
     given = [header.partition(" ")[2], *sent]
     if not any(compare_digest(each.encode(), token.encode()) for each in given):
         raise RequestError(403, "the token is missing or wrong")
+
+
+def _is_rebound(request: Request) -> bool:
+    """Whether a program of this machine asks a loopback address by a name that is not its own."""
+    host, (here, *_) = request.url.hostname or "", request.scope.get("server") or ("",)
+    return _is_loopback(here) and not (
+        host == "localhost" or host.endswith(".localhost") or _is_address(host)
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    return _is_address(host) and ip_address(host).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 async def _read_body(request: Request, most_bytes: int) -> bytes:
