@@ -1,8 +1,8 @@
 """Join the corpora of a model in the box: `python bench/box/corpus.py de-en CORPORA OUT`.
 
 CORPORA is the folder that holds them, each as PREFIX.LANGUAGE.gz and PREFIX.doc.gz. OUT gets one
-training set (`train`), more sentences for stage 1 (`extra`) and a dev set with as many documents of
-each domain as make some 300 sentences (`dev`). Half of europarl-de-en's dev set is not German: its
+training set (`train`), more sentences for stage 1 (`extra`), a dev set with as many documents of
+each domain as make some 300 sentences (`dev`), and all test sets (`test`). Half of europarl-de-en's dev set is not German: its
 share of dev are the last training documents instead, which are then not trained on. Document names
 begin with their corpus.
 """
@@ -26,6 +26,7 @@ CORPORA = {
 }
 DEV_SENTENCES = 300
 DEV_FROM_TRAINING = {"europarl-de-en": 25}
+TESTS = {"europarl-de-en": "test-europarl7"}  # two in five lines of its test set are not German
 
 Line = tuple[str, str, str]
 """A source sentence, its translation, the name of its document."""
@@ -66,7 +67,7 @@ def main() -> None:
     pair, corpora, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     src, _, trg = pair.partition("-")
     languages = (src, trg)
-    sets: dict[str, list[Document]] = {"train": [], "dev": [], "extra": []}
+    sets: dict[str, list[Document]] = {"train": [], "dev": [], "extra": [], "test": []}
     for name in CORPORA[pair]:
         train = list(read_documents(corpora / name, "train", languages))
         dev = take_sentences(read_documents(corpora / name, "dev", languages), DEV_SENTENCES)
@@ -74,6 +75,7 @@ def main() -> None:
             train, dev = train[:-held_out], train[-held_out:]
         sets["train"] += train
         sets["dev"] += dev
+        sets["test"] += read_documents(corpora / name, TESTS.get(name, "test"), languages)
         sets["extra"] += read_documents(corpora / name, "extra-sentences", languages)
     out.mkdir(parents=True, exist_ok=True)
     for name, documents in sets.items():

@@ -17,14 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import sacrebleu
-from corpus import CORPORA, read_documents
+from corpus import CORPORA, TESTS, read_documents
 
 from wholedoc import Knowledge, TranslationMemory, Translator
 from wholedoc.config import CorpusFiles
 from wholedoc.corpus.readers import read_corpus
 from wholedoc.tm.writer import MemoryWriter
 
-TESTS = {"europarl-de-en": "test-europarl7"}  # two in five lines of its test set are not German
 TEAMS = {"de-en": "manpages-de-en", "et-en": "libreoffice-help-et-en"}
 NEWS = {"de-en": ("newstest2009", "newstest2011", "newstest2016")}
 PEERS = ("bergamot-tiny", "bergamot-base", "google", "microsoft")
