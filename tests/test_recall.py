@@ -15,7 +15,7 @@ from torch import Tensor
 from wholedoc.config import ModelConfig, SearchConfig
 from wholedoc.corpus.batches import pad
 from wholedoc.corpus.vocabulary import EOS, PAD, UNK, WordVocabulary
-from wholedoc.decoding.cells import CellRow, EncodedPair, Recaller, look_up
+from wholedoc.decoding.cells import EncodedPair, Pieces, Recaller, look_up
 from wholedoc.decoding.known import KnownPair
 from wholedoc.decoding.predictor import Predictor
 from wholedoc.decoding.scoring import Recalls, score_translations
@@ -59,6 +59,7 @@ def make_cells(counts: list[int], seed: int = 2, width: int = HIDDEN) -> Cells:
         torch.rand(shape, generator=generator, dtype=torch.float64),
         torch.randint(0, 2, shape, generator=generator).double(),
         mask,
+        mask & (torch.randint(0, 3, shape, generator=generator) > 0),
         types,
         torch.rand(len(counts), generator=generator, dtype=torch.float64),
     )
@@ -118,7 +119,7 @@ def recall_by_hand(
 def mixed(recall: Recall, features: Tensor, logits: Tensor, cells: Cells) -> Tensor:
     """P(y) by the code that search uses; a row for each sentence."""
     logits = logits.clone()
-    total = recall.mix(logits, features, cells)
+    total, _ = recall.mix(logits, features, cells)
     return torch.exp(logits - total[:, None])
 
 
@@ -161,7 +162,7 @@ def test_without_cells_nothing_changes_bit_for_bit() -> None:
     )
     logits, features = torch.randn(2, VOCABULARY), torch.randn(2, HIDDEN)
     total, changed = torch.logsumexp(logits, dim=-1), logits.clone()
-    after = recall.mix(changed, features, cells)
+    after, _ = recall.mix(changed, features, cells)
     assert after[1] == total[1]
     assert torch.equal(changed[1, 1:], logits[1, 1:])  # the column of padding is never produced
     assert not torch.equal(changed[0], logits[0])
@@ -196,6 +197,41 @@ def test_where_the_pair_ends_the_model_decides() -> None:
     ends = dataclasses.replace(cells, words=torch.zeros_like(cells.words))
     features, logits = torch.randn(1, HIDDEN).double(), torch.randn(1, VOCABULARY).double()
     torch.testing.assert_close(mixed(recall, features, logits, ends), torch.softmax(logits, dim=-1))
+
+
+def test_inside_words_recall_equals_its_equation() -> None:
+    recall, cells = make_recall(), make_cells([6, 0, 9])
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(3, 5, HIDDEN, generator=generator, dtype=torch.float64)
+    logs = torch.randn(3, 5, VOCABULARY, generator=generator).double().log_softmax(dim=-1)
+    words = torch.tensor([[4, 5, 6, 4, EOS], [5, 5, 4, 6, EOS], [6, 4, 4, 5, EOS]])
+    own, surest = logs.gather(2, words[:, :, None])[:, :, 0], logs.amax(dim=-1).exp()
+    log_types = logs.gather(2, cells.types[:, None].expand(-1, 5, -1))
+    found = recall.follow(features, words, own, log_types, surest, cells)
+    plain = recall(features, log_types, surest, cells)
+    carried = 0
+    for s in range(3):
+        begun = [0.0] * cells.mask.shape[1]
+        for j in range(5):
+            rest = 1 - sum(begun)
+            copies = [b + rest * c for b, c in zip(begun, plain.copies[s, j].tolist(), strict=True)]
+            assert found.copies[s, j].tolist() == pytest.approx(copies)
+            assert found.gate[s, j].item() == pytest.approx(sum(copies))
+            values = [int(cells.types[s, place]) for place in cells.words[s]]
+            share = [0.0] * 4
+            for k, copy in enumerate(copies):
+                share[int(cells.words[s, k])] += copy
+            assert found.shares[s, j].tolist() == pytest.approx(share)
+            word = int(words[s, j])
+            recalled = sum(c for c, y in zip(copies, values, strict=True) if y == word)
+            probability = (1 - sum(copies)) * math.exp(own[s, j]) + recalled
+            begun = [0.0] * len(begun)
+            for k in range(1, len(begun)):
+                if bool(cells.inside[s, k]) and values[k - 1] == word:
+                    begun[k] = 0.4 * copies[k - 1] / probability
+                    carried += begun[k] > 0
+    assert carried > 5
+    assert not found.gate[1].any()
 
 
 def test_gradient_of_recall() -> None:
@@ -262,7 +298,7 @@ def test_cells_of_a_batch_are_those_of_its_sentences(recaller: Recaller) -> None
     assert UNK not in cells.types
     assert cells.covered.tolist() == pytest.approx([0.9, 0, 0.5])
     assert cells.match[0].tolist() == pytest.approx([0.25] * 3 + [0.45] * 3)
-    row = CellRow.of(KNOWN[0], recaller.gather(KNOWN), recaller.width)
+    row = recaller.row(KNOWN[0], recaller.gather(KNOWN))
     assert row.pairs.tolist() == [0, 0, 0, 1, 1, 1]
     assert row.places.tolist() == [0, 1, 2, 0, 1, 2]
 
@@ -299,6 +335,28 @@ def test_stored_cells_come_back(tmp_path: Path) -> None:
     assert CellStore.open(tmp_path / "nothing", 3) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("▁the ▁was her - d ry er .", "001111100"),
+        ("▁the ▁was her - d ry er s -", "0011111100"),
+        ("a b ▁( c d ) ▁... ▁e", "010110000"),
+        ("▁. . ▁f", "0000"),
+    ],
+)
+def test_pieces_inside_words(text: str, inside: str) -> None:
+    """Marks at the end of a word are no part of it, and neither is ``</s>``."""
+    pieces = [*text.split(), "</s>"]
+    names = sorted(set(pieces))
+    table = Pieces(
+        np.array([not name.startswith(("▁", "<")) for name in names]),
+        np.array([any(map(str.isalnum, name)) for name in names]),
+    )
+    tokens = np.array([names.index(piece) for piece in pieces])
+    found = table.inside(tokens, np.arange(len(tokens)) == 0)
+    assert "".join(str(int(each)) for each in found) == inside
+
+
 # Search and scoring.
 
 SRC = [[5, 6, 7, EOS], [4, EOS], [8, 9, 9, EOS]]
@@ -310,13 +368,18 @@ VARIANTS = {
 }
 
 
+@pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_what_search_finds_has_the_probability_that_scoring_gives(
-    make_model: MakeModel, name: str, beam: int
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, name: str, beam: int, pieces: bool
 ) -> None:
+    if pieces:  # each text is one word
+        one_word = lambda _, tokens: [(0, len(tokens))]  # noqa: E731
+        monkeypatch.setattr(WordVocabulary, "word_spans", one_word)
     model = make_model(VARIANTS[name]).float()
     recaller = Recaller(model, make_recall().float(), VOCABULARIES)
+    assert look_up(recaller, KNOWN)([0, 1, 2]).inside.any() == pieces
     cells_of = look_up(recaller, KNOWN)
     config = SearchConfig(beam=beam, max_length_extra=3)
     predictor = Predictor(model, recaller=recaller)
@@ -460,5 +523,5 @@ def test_the_worst_pairs_are_left_out_where_there_are_too_many(
     monkeypatch.setattr("wholedoc.decoding.cells._MOST_CELLS", 6)
     weak = dataclasses.replace(pair("s1", "w1 w1", 0.3), memory=Path("tm"))
     known = [weak, dataclasses.replace(weak, coverage=0.6, trg="w2 w2"), pair("s3", "w3 w3", 0.1)]
-    row = CellRow.of(known, recaller.gather([known]), recaller.width)
+    row = recaller.row(known, recaller.gather([known]))
     assert sorted(set(row.pairs.tolist())) == [1, 2]  # the approved one, and the better match

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wholedoc.corpus.batches import in_order, length_batches, pad
 from wholedoc.corpus.documents import clean_text
-from wholedoc.corpus.vocabulary import BOS, EOS, UNK, Vocabulary
+from wholedoc.corpus.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabulary
 from wholedoc.decoding.known import Known, KnownPair
 from wholedoc.model.recall import Cells, Recall
 from wholedoc.model.translation import TranslationModel
@@ -55,6 +55,7 @@ class Recaller:
         self.vocabularies = vocabularies
         self.name = _digest(recall)
         """Memories keep prepared cells under it: it stands for the weights and the projection."""
+        self._pieces = Pieces.of(vocabularies[1])
         self._read: OrderedDict[PairKey, PairCells] = OrderedDict()
         self._stores: dict[Path, CellStore | None] = {}
         self._guard = threading.Lock()
@@ -156,11 +157,15 @@ class Recaller:
             for src, trg in ((clean_text(src), clean_text(trg)) for src, trg in pairs)
         ]
 
+    def row(self, pairs: Sequence[KnownPair], found: Mapping[PairKey, PairCells]) -> "CellRow":
+        """The cells of one sentence."""
+        return CellRow.of(pairs, found, self.width, self._pieces)
+
     def cells(self, known: Known, found: Mapping[PairKey, PairCells]) -> Cells | None:
         """The cells of a batch of sentences; None where no sentence has any."""
         if not any(known):
             return None
-        rows = [CellRow.of(pairs, found, self.width) for pairs in known]
+        rows = [self.row(pairs, found) for pairs in known]
         like = self.recall.projection
         mask = _stack([np.ones(len(row.words), dtype=np.bool_) for row in rows])
         keys = _stack([row.keys for row in rows]).to(like)
@@ -171,6 +176,7 @@ class Recaller:
             _stack([row.match for row in rows]).to(like),
             _stack([row.approved for row in rows]).to(like),
             mask.to(like.device),
+            _stack([row.inside for row in rows]).to(like.device),
             _stack([row.types for row in rows]).to(like.device),
             torch.tensor([row.covered for row in rows]).to(like),
         )
@@ -188,6 +194,40 @@ def look_up(recaller: Recaller | None, known: Known) -> CellLookup:
     return lambda chosen: recaller.cells([known[i] for i in chosen], found)
 
 
+class Pieces(NamedTuple):
+    """What the tokens of a vocabulary are to the words that they spell, by their ids."""
+
+    go_on: npt.NDArray[np.bool_]
+    """Whether a token goes on with the word before it."""
+    spell: npt.NDArray[np.bool_]
+    """Whether it has a letter or a digit."""
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> "Pieces":
+        """Look at all tokens."""
+        tokens = vocabulary.to_tokens(range(len(vocabulary)))
+        go_on = [len(vocabulary.word_spans([tokens[-1], token])) == 1 for token in tokens]
+        spell = [any(map(str.isalnum, token)) for token in tokens]
+        go_on[: len(SPECIALS)] = [False] * len(SPECIALS)
+        return cls(np.array(go_on), np.array(spell))
+
+    def inside(
+        self, tokens: npt.NDArray[np.int64], firsts: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Which tokens go on with a word; marks behind its last letter or digit do not.
+
+        ``firsts`` are the first tokens of texts.
+        """
+        begins = firsts | ~self.go_on[tokens]
+        starts = begins.nonzero()[0]
+        if not len(starts):
+            return np.zeros(0, dtype=np.bool_)
+        places = np.arange(len(tokens))
+        last = np.maximum.reduceat(np.where(self.spell[tokens], places, -1), starts)
+        inside: npt.NDArray[np.bool_] = ~begins & (places <= last[begins.cumsum() - 1])
+        return inside
+
+
 class CellRow(NamedTuple):
     """The cells of one sentence's known pairs, one after the other."""
 
@@ -196,6 +236,8 @@ class CellRow(NamedTuple):
     """Places among ``types``."""
     match: npt.NDArray[np.float32]
     approved: npt.NDArray[np.float32]
+    inside: npt.NDArray[np.bool_]
+    """Whether it goes on with the word of the cell before it."""
     types: npt.NDArray[np.int64]
     pairs: npt.NDArray[np.int64]
     """Which of the pairs each cell belongs to."""
@@ -206,7 +248,11 @@ class CellRow(NamedTuple):
 
     @classmethod
     def of(
-        cls, pairs: Sequence[KnownPair], found: Mapping[PairKey, PairCells], width: int
+        cls,
+        pairs: Sequence[KnownPair],
+        found: Mapping[PairKey, PairCells],
+        width: int,
+        pieces: Pieces,
     ) -> "CellRow":
         """Put the cells of pairs together; unknown words cannot be recalled."""
         cells = [found[pair.key] for pair in pairs]
@@ -219,6 +265,7 @@ class CellRow(NamedTuple):
         match = np.array([min(pair.score, EXACT) / EXACT for pair in pairs], dtype=np.float32)
         approved = np.array([pair.approved for pair in pairs], dtype=np.float32)
         kept = ((tokens != UNK) & _allowed(pairs, lengths)[of_pair]).nonzero()[0]
+        inside = pieces.inside(tokens, places == 0)[kept] & (np.diff(kept, prepend=-1) == 1)
         types, words = np.unique(tokens[kept], return_inverse=True)
         of_pair = of_pair[kept]
         return cls(
@@ -226,6 +273,7 @@ class CellRow(NamedTuple):
             words,
             match[of_pair],
             approved[of_pair],
+            inside,
             types,
             of_pair,
             places[kept],

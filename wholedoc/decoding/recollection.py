@@ -30,7 +30,7 @@ class RecalledFrom:
     place: int
     """Which token of its translation."""
     weight: float
-    """p_k."""
+    """c_k / λ_j: its part in what was recalled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +135,18 @@ def recollect(
         packing, steps = decoded.packing, words.shape[1]
         seen = see_words(recaller.model, decoded, words, cells.types).pad(packing, steps)
         features = packing.pad(decoded.packed_features, steps)
-        recalled = recaller.recall(features, seen.types, seen.surest, cells)
+        recalled = recaller.recall.follow(features, words, seen.own, seen.types, seen.surest, cells)
         mixed = of_words(recalled, seen, words, cells)
         same = cells.types.gather(1, cells.words)[:, None] == words[:, :, None]  # (S, J, K)
-        weights = recalled.cells * (same & cells.mask[:, None])
+        weights = recalled.copies / recalled.gate[:, :, None].clamp(min=_LEAST)
+        weights = weights * (same & cells.mask[:, None])
         places, is_type = places_of(words, cells)
         share = is_type * recalled.shares.gather(2, places)[:, :, 0] / mixed.exp()
         top = weights.topk(min(_SOURCES, weights.shape[-1]), dim=-1)
         return [
             _tokens(
                 known[i],
-                CellRow.of(known[i], found, recaller.width),
+                recaller.row(known[i], found),
                 [part[row, : len(translations[i])] for part in (recalled.gate, share, *top)],
             )
             for row, i in enumerate(chosen)

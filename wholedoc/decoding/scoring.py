@@ -90,7 +90,9 @@ def score_translations(
         if recalls is not None and cells is not None:
             padded = seen.pad(decoded.packing, trg_out.shape[1])
             features = decoded.packing.pad(decoded.packed_features, trg_out.shape[1])
-            recalled = recalls.recall(features, padded.types, padded.surest, cells)
+            recalled = recalls.recall.follow(
+                features, trg_out, padded.own, padded.types, padded.surest, cells
+            )
             mixed = of_words(recalled, padded, trg_out, cells)
             log_probabilities = mixed[decoded.packing.rows, decoded.packing.places]
         scores = torch.zeros(len(chosen), dtype=torch.float64, device=trg_out.device)

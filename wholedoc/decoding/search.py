@@ -8,6 +8,7 @@ score is still the log-probability of a whole sentence and its last state the on
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +19,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
 from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
-from wholedoc.model.recall import Cells
+from wholedoc.model.recall import Cells, go_on
 
 # How dev sentences and the cells of the target memory are translated in training.
 GREEDY = SearchConfig(beam=1)
@@ -111,6 +112,10 @@ class Frontier:
         self.cap_steps = set(self.caps)
         self.words = torch.full_like(self.live, BOS)
         """The last word of each row."""
+        self.recalled: _Recalled | None = None
+        """What the last step recalled; None before the first."""
+        self.begun: Float[Tensor, "row cell"] | None = None
+        """The recalled words that each row is in the middle of."""
 
     def predict(
         self, step: int
@@ -127,7 +132,9 @@ class Frontier:
         step_done = self.predictor.step(self.state, self.words, self.sentences)
         self.state, logits, weights, features = step_done
         if self.sentences.cells is not None and self.predictor.recaller is not None:
-            total = self.predictor.recaller.recall.mix(logits, features, self.sentences.cells)
+            cells, recall = self.sentences.cells, self.predictor.recaller.recall
+            total, copies = recall.mix(logits, features, cells, self.begun)
+            self.recalled = _Recalled(cells, copies, logits, total)
         else:
             total = torch.logsumexp(logits, dim=-1)
         logits[:, PAD] = -math.inf
@@ -144,6 +151,8 @@ class Frontier:
 
     def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> None:
         """Go on from given rows, each with its next word."""
+        if self.recalled is not None:
+            self.begun = self.recalled.go_on(rows, chosen)
         self.state = self.state.select(rows)
         self.words = self.sentences.words[chosen]
 
@@ -151,6 +160,25 @@ class Frontier:
         """Keep only some sentences."""
         self.sentences = self.sentences.select(stay)
         self.live, self.cap = self.live[stay], self.cap[stay]
+
+
+class _Recalled(NamedTuple):
+    """A step's recall, and the distributions that it was mixed into."""
+
+    cells: Cells
+    copies: Float[Tensor, "row cell"]
+    logits: Float[Tensor, "row output"]
+    total: Float[Tensor, " row"]
+
+    def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> Tensor | None:
+        """Of given rows, each with its next word: see :func:`wholedoc.model.recall.go_on`."""
+        cells = self.cells
+        if not cells.inside.any():
+            return None
+        of = rows // (len(self.copies) // len(cells.types))
+        same = cells.types.gather(1, cells.words)[of] == chosen[:, None]
+        probability = (self.logits[rows, chosen] - self.total[rows]).exp()
+        return go_on(self.copies[rows], same, probability, cells.inside[of])
 
 
 def greedy(frontier: Frontier, trace: "Trace") -> None:

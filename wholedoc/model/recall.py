@@ -22,6 +22,7 @@ _SMALLEST = 1e-6  # probability, and the distance of certainty, inside of logari
 _TINY = 1e-38  # the smallest probability whose logarithm is taken
 _FAR = 1e9  # farther than any two keys in 8 bits
 _NEAR = 0.1  # distances below this are all equally near
+_GOES_ON = 0.4  # how probable it is that a recalled word goes on being recalled with its next piece
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Cells:
     """1 where the pair is of the same document, else 0."""
     mask: Bool[Tensor, "sent cell"]
     """True at real cells."""
+    inside: Bool[Tensor, "sent cell"]
+    """True where a cell goes on with the word that the cell before it is a piece of."""
     types: Int[Tensor, "sent type"]
     """The distinct words of a sentence's cells: token ids, or columns of an output layer."""
     covered: Float[Tensor, " sent"]
@@ -64,8 +67,8 @@ class Recalled(NamedTuple):
     """λ_j: how much recall counts; exactly 0 without cells."""
     shares: Float[Tensor, "sent row type"]
     """λ_j q(y) of each of the sentence's types."""
-    cells: Float[Tensor, "sent row cell"]
-    """p_k."""
+    copies: Float[Tensor, "sent row cell"]
+    """c_k: the probability that y_j is recalled, and from this cell; their sum is λ_j."""
 
     def mix(
         self, log_types: Float[Tensor, "sent row type"]
@@ -75,6 +78,16 @@ class Recalled(NamedTuple):
         by_model = log_types + rest[:, :, None]
         mixed = torch.log((torch.exp(by_model) + self.shares).clamp(min=_TINY))
         return rest, torch.where(self.shares > 0, mixed, by_model)
+
+    def resume(self, begun: Float[Tensor, "sent row cell"], cells: Cells) -> "Recalled":
+        """The same in the middle of words that may have been recalled: c'_k = b_k + (1 − Σ b) c_k.
+
+        ``begun`` is b, which :func:`go_on` makes.
+        """
+        copies = begun + (1 - begun.sum(dim=-1, keepdim=True)) * self.copies
+        types = cells.words[:, None].expand_as(copies)
+        shares = torch.zeros_like(self.shares).scatter_add(2, types, copies)
+        return Recalled(copies.sum(dim=-1).clamp(max=_LARGEST_GATE), shares, copies)
 
 
 class Recall(nn.Module):
@@ -94,6 +107,7 @@ class Recall(nn.Module):
     c, a point in the middle of all r', ``scores`` are τ, β, δ, ``gate`` is w. All of it is fitted
     after training, when no weight of the model changes any more. Without cells λ is 0 exactly; so
     it is where no pair is approved and all together have less than half of the sentence (f < 1/2).
+    Inside a word, what :func:`go_on` says of the pieces before it comes first.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -172,18 +186,43 @@ class Recall(nn.Module):
         )
         gate = torch.sigmoid(torch.stack(inputs, dim=-1) @ self.gate).clamp(max=_LARGEST_GATE)
         gate = gate * known  # q(y) = types / (1 − q_end), and λ has the factor 1 − q_end
-        return Recalled(gate * going_on, gate[:, :, None] * types, weights)
+        copies = gate[:, :, None] * weights.masked_fill(ends[:, None], 0.0)
+        return Recalled(gate * going_on, gate[:, :, None] * types, copies)
+
+    def follow(
+        self,
+        features: Float[Tensor, "sent row hidden"],
+        words: Int[Tensor, "sent row"],
+        own: Float[Tensor, "sent row"],
+        log_types: Float[Tensor, "sent row type"],
+        surest: Float[Tensor, "sent row"],
+        cells: Cells,
+    ) -> Recalled:
+        """What is recalled along given words, whose log P_model is ``own``."""
+        found = self(features, log_types, surest, cells)
+        if not cells.inside.any():
+            return found
+        same = cells.types.gather(1, cells.words)[:, None] == words[:, :, None]  # (S, J, K)
+        begun = [torch.zeros_like(found.copies[:, 0])]
+        for j in range(words.shape[1] - 1):
+            copies = begun[j] + (1 - begun[j].sum(dim=-1, keepdim=True)) * found.copies[:, j]
+            by_model = (1 - copies.sum(dim=-1)) * own[:, j].exp()
+            probability = by_model + (copies * same[:, j]).sum(dim=-1)
+            begun.append(go_on(copies, same[:, j], probability, cells.inside))
+        return found.resume(torch.stack(begun, dim=1), cells)
 
     def mix(
         self,
         logits: Float[Tensor, "row output"],
         features: Float[Tensor, "row hidden"],
         cells: Cells,
-    ) -> Float[Tensor, " row"]:
+        begun: Float[Tensor, "row cell"] | None = None,
+    ) -> tuple[Float[Tensor, " row"], Float[Tensor, "row cell"]]:
         """Turn logits of P_model into those of P, in place.
 
-        Each sentence has as many rows as any other. Returns what makes them log-probabilities when
-        taken off. ``cells.types`` are columns of the logits; no other column changes.
+        Each sentence has as many rows as any other; ``begun`` is what :func:`go_on` made of the words
+        before. Returns what makes logits log-probabilities when taken off, and c_k. ``cells.types``
+        are columns of the logits; no other column changes.
         """
         sentences = len(cells.types)
         table = logits.view(sentences, -1, logits.shape[-1])
@@ -193,11 +232,30 @@ class Recall(nn.Module):
         log_types = table.gather(2, columns) - totals[:, :, None]
         surest = torch.exp(highest[:, :, 0] - totals)
         found = self(features.view(*totals.shape, -1), log_types, surest, cells)
+        if begun is not None:
+            found = found.resume(begun.view_as(found.copies), cells)
         rest, mixed = found.mix(log_types)
         totals = totals - rest
         table.scatter_(2, columns, mixed + totals[:, :, None])
-        mixed_totals: Tensor = totals.flatten()
-        return mixed_totals
+        return totals.flatten(), found.copies.flatten(0, 1)
+
+
+def go_on(
+    copies: Float[Tensor, "row cell"],
+    same: Bool[Tensor, "row cell"],
+    probability: Float[Tensor, " row"],
+    inside: Bool[Tensor, "row cell"],
+) -> Float[Tensor, "row cell"]:
+    """b_{k+1} = s [y'_k = y_j] c_k / P(y_j) where cell k + 1 is inside the word of cell k, else 0.
+
+    Ours: [recall]. A word of several pieces that was begun by recall is likely to go on so, also
+    where the model is sure of another piece: [y'_k = y_j] c_k / P(y_j) is, by Bayes, the probability
+    that y_j was recalled from cell k, s that the next piece is then recalled too. ``same`` is
+    [y'_k = y_j].
+    """
+    recalled = copies * same / probability.clamp(min=_TINY)[:, None]
+    begun = _GOES_ON * F.pad(recalled[:, :-1], (1, 0)) * inside
+    return begun / begun.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
 def _logit(probability: Tensor) -> Tensor:

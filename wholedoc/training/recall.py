@@ -167,6 +167,7 @@ def _nearest(
         cells.match[rows].gather(1, chosen),
         cells.approved[rows].gather(1, chosen),
         cells.mask[rows].gather(1, chosen),
+        torch.zeros_like(tokens, dtype=torch.bool),
         tokens,
         cells.covered[rows],
     )
