@@ -199,7 +199,7 @@ class Recall(nn.Module):
         cells: Cells,
     ) -> Recalled:
         """What is recalled along given words, whose log P_model is ``own``."""
-        found = self(features, log_types, surest, cells)
+        found: Recalled = self(features, log_types, surest, cells)
         if not cells.inside.any():
             return found
         same = cells.types.gather(1, cells.words)[:, None] == words[:, :, None]  # (S, J, K)
@@ -220,9 +220,9 @@ class Recall(nn.Module):
     ) -> tuple[Float[Tensor, " row"], Float[Tensor, "row cell"]]:
         """Turn logits of P_model into those of P, in place.
 
-        Each sentence has as many rows as any other; ``begun`` is what :func:`go_on` made of the words
-        before. Returns what makes logits log-probabilities when taken off, and c_k. ``cells.types``
-        are columns of the logits; no other column changes.
+        Each sentence has as many rows as any other; ``begun`` is what :func:`go_on` made of the
+        words before. Returns what makes logits log-probabilities when taken off, and c_k.
+        ``cells.types`` are columns of the logits; no other column changes.
         """
         sentences = len(cells.types)
         table = logits.view(sentences, -1, logits.shape[-1])
@@ -249,9 +249,9 @@ def go_on(
     """b_{k+1} = s [y'_k = y_j] c_k / P(y_j) where cell k + 1 is inside the word of cell k, else 0.
 
     Ours: [recall]. A word of several pieces that was begun by recall is likely to go on so, also
-    where the model is sure of another piece: [y'_k = y_j] c_k / P(y_j) is, by Bayes, the probability
-    that y_j was recalled from cell k, s that the next piece is then recalled too. ``same`` is
-    [y'_k = y_j].
+    where the model is sure of another piece: [y'_k = y_j] c_k / P(y_j) is, by Bayes, the
+    probability that y_j was recalled from cell k, s that the next piece is then recalled too.
+    ``same`` is [y'_k = y_j].
     """
     recalled = copies * same / probability.clamp(min=_TINY)[:, None]
     begun = _GOES_ON * F.pad(recalled[:, :-1], (1, 0)) * inside
