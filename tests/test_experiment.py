@@ -29,6 +29,7 @@ from wholedoc.experiment import runner, tables
 from wholedoc.experiment.grid import (
     MEMORY_SYSTEMS,
     PAPER_SYSTEMS,
+    RECALL_SYSTEMS,
     SYSTEMS,
     Experiment,
     ExperimentConfig,
@@ -114,7 +115,7 @@ def test_shipped_experiments_load(name: str) -> None:
     assert experiment.out == Path("experiments") / name
     found = {job.system for job in experiment.jobs()}
     if name == "experiment-recall":
-        assert found == set(SYSTEMS[11:]) - {"both-output-recall", "recall-other"} | {
+        assert found == set(RECALL_SYSTEMS) - {"both-output-recall", "recall-other"} | {
             "s-nmt",
             "both-context",
         }
@@ -151,6 +152,8 @@ REFUSED = [
     ("[recall]\nbase = 'more'", "is not a choice; choices: s-nmt, longer"),
     ("systems = ['s-nmt', 'both-context-recall']", "but not both-context, whose model it takes"),
     ("systems = ['s-nmt', 'recall']\n[recall]\nbase = 'longer'", "recall, but not longer, whose"),
+    ("[set.search]\nshuffle_memory = true", "write shuffled = true"),
+    ("[set.search]\npasses = 0", "with search.passes = 0 every system is the sentence model"),
     ("[set.tm]\nfit = true", "choose with seeds = [...] and systems = [...]"),
 ]
 
@@ -190,6 +193,17 @@ def test_the_grid(tmp_path: Path) -> None:
     assert models["both-output"] == ("both", "output", "none", 5)
     assert models["jean2017"] == ("none", "none", "jean2017", 5)
     assert models["more"] == ("none", "none", "more", 5)
+
+
+def test_each_control_has_the_dropout_of_what_it_stands_beside(tmp_path: Path) -> None:
+    systems = ("s-nmt", "src-context", "both-output", "more", "more-dual")
+    for config, dual in (("paper", 0.5), ("small", 0.2)):
+        toml = f"config = '{config}'\nsystems = {list(systems)}\nseeds = [1]\n{DATA}"
+        experiment = load_experiment(write(tmp_path / "e.toml", toml))
+        configs = [experiment.job_config(job) for job in experiment.jobs()]
+        rates = [config.stage2.dropouts(config.model)[0] for config in configs]
+        assert rates[1:] == [0.2, dual, 0.2, dual]
+        assert [config.model.context for config in configs] == [*["none"] * 3, "more", "more"]
 
 
 def test_a_larger_corpus_has_a_grid_of_its_own(tmp_path: Path) -> None:
@@ -481,6 +495,65 @@ def test_a_kill_leaves_no_figures_beside_other_translations(
     with pytest.raises(TypeError):
         files.write(figures, lines)
     assert files.read(figures.request) is None
+
+
+def test_damaged_results_are_named(finished: Experiment, tmp_path: Path) -> None:
+    job = Job("src-context", 1)
+    figures = load_results(finished).runs[job].figures
+    files = ResultFiles(replace(finished, results=tmp_path), job)
+    files.write(figures, [["one"], ["two"]])
+    whole = files.translations(0).read_bytes()
+    files.translations(0).write_bytes(whole[:-9])
+    with pytest.raises(UserError, match="damaged") as caught:
+        read_lines(files.translations(0))
+    assert caught.value.where == str(files.translations(0))
+    for text in ("<<<<<<< HEAD\n", json.dumps({"request": figures.request})):
+        files.results.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match="damaged") as caught:
+            files.read(figures.request)
+        assert caught.value.where == str(files.results)
+
+
+def test_an_epoch_that_was_ended_twice_counts_once(results: Results) -> None:
+    figures = results.runs[Job("s-nmt", 1)].figures
+    first, last = figures.stage_epochs("stage1")
+    again = replace(last, seconds=last.seconds + 1)
+    twice = replace(figures, epochs=(first, last, again))
+    assert twice.stage_epochs("stage1") == [first, again]
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("word", "wer"), ("subword", "Wer")])
+def test_translations_are_in_the_case_of_the_references(
+    tmp_path: Path, finished: Experiment, kind: str, wanted: str
+) -> None:
+    """What is copied from people has capital letters."""
+    config = replace(
+        finished.config,
+        systems=("s-nmt",),
+        seeds=(1,),
+        larger=type(finished.config.larger)(),
+        set={**finished.config.set, "vocabulary": {"kind": kind}},
+    )
+    experiment = replace(finished, config=config, results=tmp_path)
+    ((job, request),) = make_requests(experiment).items()
+    figures = load_results(finished).runs[Job("s-nmt", 1)].figures
+    ResultFiles(experiment, job).write(replace(figures, request=request, passes=1), [["Wer"]])
+    assert load_results(experiment).runs[job].translations == [wanted]
+
+
+def test_requests_tell_what_training_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("x"), "x\n")
+    write(Path("y"), "y\n")
+    toml = f"systems = ['s-nmt']\nseeds = [1]\n[set]\ninit = 'de-en'\n{DATA}"
+    experiment = load_experiment(write(Path("e.toml"), toml))
+    found = []
+    for digest in ("one", "two"):
+        monkeypatch.setattr("wholedoc.store.run._digest_init", lambda _, digest=digest: digest)
+        found += make_requests(experiment).values()
+    assert [request["init"] for request in found] == ["one", "two"]
 
 
 def test_figures_of_a_later_version_are_read(results: Results) -> None:

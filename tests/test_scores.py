@@ -124,6 +124,17 @@ def test_the_language_chooses_the_tokeniser() -> None:
     assert "tok:13a" in Bleu(EvaluationSet(["tere"], [1], lang="et")).signature
 
 
+def test_languages_have_their_tokens_whatever_the_country() -> None:
+    outputs, references = ["我喜欢苹果。"], ["我喜欢红苹果。"]
+    found = {
+        lang: corpus_bleu(outputs, references, lang) for lang in ("zh", "zh-CN", "ZH_tw", "en-GB")
+    }
+    assert found["zh-CN"] == found["ZH_tw"] == found["zh"]
+    assert "tok:zh" in found["zh"].signature
+    assert "tok:13a" in found["en-GB"].signature
+    assert found["zh"].value > found["en-GB"].value + 20
+
+
 def test_corpus_bleu() -> None:
     found = corpus_bleu(OUTPUTS, REFERENCES)
     assert found.value == pytest.approx(BLEU().corpus_score(OUTPUTS, [REFERENCES]).score)

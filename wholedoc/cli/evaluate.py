@@ -57,6 +57,9 @@ _APART = {
         "leave one out; the sentence model is among what is compared",
     ),
     "--tm": _NOTHING_RECALLED,
+    "--no-tm": _NOTHING_RECALLED,
+    "--sentence-model": (("--target-memory",), "leave one out: the sentence model has no memory"),
+    "--target-memory": (("--ctxpro",), "leave it out: translations are searched for"),
     "--approved": _NOTHING_RECALLED,
 }
 
@@ -151,6 +154,8 @@ def score(
         "--context": context != "own",
         "--context-use": context_use,
         "--tm": memories,
+        "--no-tm": no_tm,
+        "--target-memory": target_memory != "given",
         "--sentence-model": sentence_model,
         "--approved": approved,
     }

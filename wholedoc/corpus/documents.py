@@ -4,6 +4,7 @@ Filters leave unusable pairs and documents out and count what they leave out: ve
 and missing translations go, as in the paper; length limits are optional.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
@@ -113,6 +114,11 @@ def _keeps(pair: SentencePair, filters: Filters, counts: FilterCounts) -> bool:
         counts.uneven_lengths += 1
         return False
     return True
+
+
+def primary_language(code: str) -> str:
+    """A code of a language without country or script: ``de`` for ``DE-AT``."""
+    return re.split("[-_]", code.strip())[0].lower()
 
 
 def clean_text(text: str) -> str:

@@ -31,6 +31,7 @@ SystemName = Literal[
     "wang2017",
     "prevtrg",
     "more",
+    "more-dual",
     "longer",
     "fuzzy",
     "copy",
@@ -45,10 +46,13 @@ SystemName = Literal[
 ]
 SYSTEMS: tuple[SystemName, ...] = get_args(SystemName)
 PAPER_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[:11]
-RECALL_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[11:]
+CONTROLS: tuple[SystemName, ...] = ("more", "more-dual")
+"""They read nothing: the second has the dropout of systems with both memories."""
+RECALL_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[12:]
 """Recall, and what it is compared with."""
 BASELINE: SystemName = "s-nmt"
 MEMORY_SYSTEMS: tuple[SystemName, ...] = SYSTEMS[1:7]
+_DOCUMENTS = {*SYSTEMS[1:12], "both-context-recall", "both-output-recall"}
 _LARGER: tuple[SystemName, ...] = SYSTEMS[:7]
 _DOCUMENT_BASES: dict[SystemName, SystemName] = {
     "both-context-recall": "both-context",
@@ -213,6 +217,11 @@ class Experiment:
         elif job.system == "longer":
             epochs = load_config(self.config.config, settings).stage1.epochs
             settings.append(f"stage1.epochs={_LONGER * epochs}")
+        elif job.system == "more-dual":  # as the systems with both memories are trained
+            both = ["model.memory=both", "model.fusion=context"]
+            config = load_config(self.config.config, [*settings, *both])
+            dropout, _ = config.stage2.dropouts(config.model)
+            settings += ["model.context=more", f"stage2.dropout={dropout}"]
         elif job.system not in (BASELINE, "fuzzy"):
             settings.append(f"model.context={job.system}")
         return load_config(self.config.config, settings)
@@ -289,6 +298,16 @@ def _check_grid(config: ExperimentConfig, where: str) -> None:
             bool(keys & {"seed", "model.memory", "model.fusion", "model.context", "tm.fit"}),
             "[set] holds what tells the systems apart",
             "choose with seeds = [...] and systems = [...]",
+        ),
+        (
+            "search.shuffle_memory" in keys,
+            "[set] holds search.shuffle_memory",
+            "write shuffled = true: the memory systems then translate once more",
+        ),
+        (
+            config.set.get("search", {}).get("passes") == 0 and set(config.systems) & _DOCUMENTS,
+            "with search.passes = 0 every system is the sentence model",
+            "set it to at least 1, or leave it out",
         ),
         (
             config.larger.documents and not config.synth,

@@ -13,6 +13,7 @@ A report needs ``results`` alone; without the weights its examples have no maps.
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -26,9 +27,11 @@ from torch import Tensor
 from wholedoc.config import Config, CorpusFiles
 from wholedoc.corpus.documents import Document
 from wholedoc.corpus.readers import fingerprint, read_corpus
+from wholedoc.errors import UserError
 from wholedoc.experiment.grid import BASELINE, Experiment, Job, SystemName
 from wholedoc.files import write_atomically
 from wholedoc.metrics.context_use import ContextUse
+from wholedoc.store.run import current_versions
 
 Request = dict[str, Any]
 """All that the results of a job depend on, as JSON."""
@@ -91,8 +94,8 @@ class RunFigures:
         return {**vars(self), "context_use": use, "epochs": [vars(epoch) for epoch in self.epochs]}
 
     def stage_epochs(self, stage: str) -> list[EpochFigures]:
-        """The epochs of one stage."""
-        return [epoch for epoch in self.epochs if epoch.stage == stage]
+        """The epochs of one stage; one that was ended twice, around a kill, as it ended last."""
+        return list({epoch.epoch: epoch for epoch in self.epochs if epoch.stage == stage}.values())
 
 
 class ResultFiles:
@@ -112,10 +115,13 @@ class ResultFiles:
         """The figures, if they are what is asked for and their translations are there."""
         if not self.results.exists():
             return None
-        found: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
-        if found["request"] != request:
-            return None
-        figures = RunFigures.from_json(found)
+        try:
+            found: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
+            if found["request"] != request:
+                return None
+            figures = RunFigures.from_json(found)
+        except (ValueError, LookupError, TypeError) as error:
+            raise _damaged(self.results) from error
         asked = [self.translations(n) for n in range(figures.passes)]
         asked += [self.shuffled] if figures.shuffled else []
         return figures if all(path.exists() for path in asked) else None
@@ -158,6 +164,8 @@ def make_requests(experiment: Experiment) -> dict[Job, Request]:
             "shuffled": experiment.config.shuffled,
             **{name: digest(files) for name, files in sets.items()},
         }
+        if init := current_versions(experiment.job_config(job)).get("init"):
+            requests[job]["init"] = init
         if job.base is not None:
             requests[job]["recall"] = job.system
         if job.system == "recall-other":
@@ -217,7 +225,7 @@ class Results:
     @property
     def lower_cased(self) -> bool:
         """Whether the models know no capital letters."""
-        return self.config.vocabulary.kind == "word"
+        return has_lower_case(self.config)
 
     @property
     def sources(self) -> list[str]:
@@ -234,6 +242,11 @@ class Results:
         return [run for job, run in self.runs.items() if job.system == system and not job.larger]
 
 
+def has_lower_case(config: Config) -> bool:
+    """Whether models know no capital letters."""
+    return config.vocabulary.kind == "word"
+
+
 def _digest(lines: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:16]
 
@@ -247,14 +260,19 @@ def load_results(experiment: Experiment) -> Results:
     """Read what is on disk."""
     runs = {}
     asked = make_requests(experiment)
+    config = experiment.job_config(next(iter(asked)))
+
+    def read(path: Path) -> list[str]:
+        lines = read_lines(path)  # what was copied from people has their capital letters
+        return [line.lower() for line in lines] if has_lower_case(config) else lines
+
     for job, request in asked.items():
         files = ResultFiles(experiment, job)
         figures = files.read(request)
         if figures is not None:
-            passes = [read_lines(files.translations(n)) for n in range(figures.passes)]
-            shuffled = read_lines(files.shuffled) if figures.shuffled else None
+            passes = [read(files.translations(n)) for n in range(figures.passes)]
+            shuffled = read(files.shuffled) if figures.shuffled else None
             runs[job] = RunResults(job, figures, passes, shuffled, files.weights)
-    config = experiment.job_config(next(iter(asked)))
     file = experiment.out / "failed.json"
     failed = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return Results(experiment, config, read_documents(config), runs, failed)
@@ -263,8 +281,16 @@ def load_results(experiment: Experiment) -> Results:
 def read_lines(path: Path) -> list[str]:
     """The lines of a file, plain or gzip by its name; only line feeds end one."""
     data = path.read_bytes()
-    plain = gzip.decompress(data) if path.suffix == ".gz" else data
+    try:
+        plain = gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise _damaged(path) from error
     return plain.decode("utf-8").removesuffix("\n").split("\n")
+
+
+def _damaged(path: Path) -> UserError:
+    fix = "restore it from a copy, or remove its folder: the run is then done again"
+    return UserError("damaged, or not written by an experiment", where=str(path), fix=fix)
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

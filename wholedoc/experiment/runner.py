@@ -28,7 +28,7 @@ from torch import Tensor
 from wholedoc.decoding.results import TranslatedDocument, perplexity
 from wholedoc.decoding.translator import Knowledge, Translator
 from wholedoc.errors import UserError
-from wholedoc.experiment.grid import MEMORY_SYSTEMS, Experiment, Job
+from wholedoc.experiment.grid import CONTROLS, MEMORY_SYSTEMS, Experiment, Job
 from wholedoc.experiment.recalling import (
     best_matches,
     memory_path,
@@ -51,7 +51,7 @@ from wholedoc.kernels import describe, keep_freed_memory
 from wholedoc.metrics.context_use import score_context_use
 from wholedoc.progress import say
 from wholedoc.store.checkpoint import read_position
-from wholedoc.store.run import Run
+from wholedoc.store.run import Run, current_versions
 from wholedoc.synthetic import SynthConfig, write_synth
 from wholedoc.tm.memory import TranslationMemory
 from wholedoc.training.data import check_data_unchanged
@@ -116,7 +116,8 @@ def _is_trained(experiment: Experiment, job: Job) -> bool:
         check_data_unchanged(config, run)
     except UserError:  # there is none, it is damaged, or another one
         return False
-    return ended and (run.recall_file.exists() or not config.tm.fit)
+    same_start = current_versions(config).get("init") == run.load_versions().get("init")
+    return ended and same_start and (run.recall_file.exists() or not config.tm.fit)
 
 
 def run_jobs(
@@ -321,7 +322,7 @@ def _translate(experiment: Experiment, job: Job, request: Request) -> None:
     shuffled, use = None, None
     if job.base is None:
         passes += _further_passes(experiment, translator, sources)[len(passes) :]
-        if translator.reads_documents and job.system != "more":
+        if translator.reads_documents and job.system not in CONTROLS:
             use = replace(score_context_use(translator, documents, "generated"), documents=())
         if job.system in MEMORY_SYSTEMS and experiment.config.shuffled and len(documents) > 1:
             search = replace(config.search, shuffle_memory=True)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from lxml import etree
 
+from wholedoc.corpus.documents import primary_language
 from wholedoc.errors import UserError
 from wholedoc.formats.segments import Content, Segment, Tag, check_tags, normalised, plain
 from wholedoc.formats.xml import check_size
@@ -181,10 +182,6 @@ def _language_places(root: Element) -> list[tuple[Element, str, str]]:
     return [(each, "source-language", "target-language") for each in files]
 
 
-def _primary(language: str | None) -> str:
-    return re.split("[-_]", language or "")[0].lower()
-
-
 def _check_languages(root: Element, where: str, src_language: str, trg_language: str) -> None:
     """Refuse a file that is in another language than the user says."""
     for place, src_name, trg_name in _language_places(root):
@@ -192,7 +189,7 @@ def _check_languages(root: Element, where: str, src_language: str, trg_language:
         wrong = None
         if _differ(source, src_language):
             wrong = (src_name, source, src_language)
-        elif _differ(target, trg_language) and _primary(target) != _primary(source):
+        elif _differ(target, trg_language) and _language(target) != _language(source):
             wrong = (trg_name, target, trg_language)
         if wrong:
             raise UserError(
@@ -202,8 +199,12 @@ def _check_languages(root: Element, where: str, src_language: str, trg_language:
             )
 
 
+def _language(code: str | None) -> str:
+    return primary_language(code or "")
+
+
 def _differ(language: str | None, other: str) -> bool:
-    first, second = _primary(language), _primary(other)
+    first, second = _language(language), primary_language(other)
     return bool(first and second and first != second)
 
 

@@ -199,7 +199,7 @@ class Comparison:
             "scores": {name: value and value.mean for name, value in found.items()},
             "deviations": {name: value and value.deviation for name, value in found.items()},
             "signatures": self.counts.signatures,
-            "missing": dict(self.counts.missing),
+            "missing": {n: why for n, why in self.counts.missing.items() if found[n] is None},
             "against": against,
         }
 

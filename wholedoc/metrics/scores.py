@@ -18,6 +18,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from wholedoc.corpus.documents import primary_language
 from wholedoc.metrics.discourse import Discourse, DiscourseCounts, cut_documents
 from wholedoc.metrics.meteor import MeteorJar, UnavailableError
 from wholedoc.metrics.words import UNKNOWN, Splitter
@@ -52,6 +53,8 @@ class EvaluationSet:
             raise ValueError("every sentence belongs to one document, and no document is empty")
         if self.src is not None and len(self.src) != len(self.references):
             raise ValueError("every reference needs its source sentence")
+        for name in ("lang", "src_lang"):  # tokenisers and lemmas know no countries
+            object.__setattr__(self, name, primary_language(getattr(self, name)))
 
     @property
     def sizes(self) -> dict[Unit, int]:
@@ -302,9 +305,9 @@ def score_bleu(sums: Array) -> Array:
     return np.concatenate([(brevity * np.exp(mean))[..., None], precisions], axis=-1)
 
 
-def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of all sentences together, by sacrebleu's defaults."""
-    metric = Bleu(EvaluationSet(references, [len(references)]))
+def corpus_bleu(translations: Sequence[str], references: Sequence[str], lang: str = "en") -> Score:
+    """BLEU of all sentences together, by sacrebleu's defaults for the target language."""
+    metric = Bleu(EvaluationSet(references, [len(references)], lang=lang))
     (statistics,) = metric.statistics([translations])
     return Score(float(metric.scores(statistics.sum(axis=0))[0]), metric.signature)
 

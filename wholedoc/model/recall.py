@@ -248,7 +248,7 @@ def go_on(
 ) -> Float[Tensor, "row cell"]:
     """b_{k+1} = s [y'_k = y_j] c_k / P(y_j) where cell k + 1 is inside the word of cell k, else 0.
 
-    Ours: [recall]. A word of several pieces that was begun by recall is likely to go on so, also
+    A word of several pieces that was begun by recall is likely to go on so, also
     where the model is sure of another piece: [y'_k = y_j] c_k / P(y_j) is, by Bayes, the
     probability that y_j was recalled from cell k, s that the next piece is then recalled too.
     ``same`` is [y'_k = y_j].
