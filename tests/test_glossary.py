@@ -87,6 +87,56 @@ def test_an_unknown_language_has_its_forms_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("term", "sentence", "found"),
+    [
+        ("Druck", "Sie können das Dokument drucken.", ""),
+        ("Druck", "Drucken Sie das Dokument.", ""),
+        ("Druck", "Der Druck steigt.", "Druck"),
+        ("Drücke", "Der Druck steigt.", "Druck"),
+        ("Start", "Starten Sie neu.", ""),
+        ("Teil", "Teilen Sie den Ordner.", ""),
+        ("Teil", "Mit allen Teilen geliefert.", "Teilen"),
+        ("Weg", "Das Fenster ist weg.", ""),
+        ("Weg", "WEG", "WEG"),
+        ("Datei", "alle dateien", "dateien"),
+        ("speichern", "Speichern Sie die Datei.", "Speichern"),
+        ("Speichern", "Das Dokument speichern", "speichern"),
+        ("Grafische Oberfläche", "die grafische Oberfläche", "grafische Oberfläche"),
+    ],
+)
+def test_german_nouns_are_no_verbs(term: str, sentence: str, found: str) -> None:
+    matches = Glossary.of([(term, "x")], "de", "en").find(sentence)
+    assert [sentence[match.start : match.end] for match in matches] == [found] * bool(found)
+
+
+def test_a_noun_and_a_verb_are_two_terms() -> None:
+    glossary = Glossary.of([("Essen", "food"), ("essen", "eat")], "de", "en")
+    (food,), (eat,) = glossary.find("Das Essen"), glossary.find("Wir essen")
+    assert (food.entry.target, eat.entry.target) == ("food", "eat")
+
+
+def test_spreadsheets_quote_columns_and_name_languages() -> None:
+    lines = b'de\tEN-US\n"Datei"\t"file"\n"Soll ""X"""\t"the ""X"""\n'
+    found = Glossary.parse(lines, "de", "en").entries
+    assert [entry[:2] for entry in found] == [("Datei", "file"), ('Soll "X"', 'the "X"')]
+
+
+def test_terms_that_are_not_to_be_used_are_left_out() -> None:
+    def term(text: str, status: str) -> str:
+        note = f'<termNote type="administrativeStatus">{status}</termNote>'
+        return f"<tig><term>{text}</term>{note}</tig>"
+
+    german = term("Knopf", "deprecatedTerm-admn-sts") + term("Taste", "preferredTerm-admn-sts")
+    english = term("push knob", "supersededTerm-admn-sts") + term("key", "admittedTerm-admn-sts")
+    english += term("button", "preferredTerm-admn-sts")
+    concept = f'<langSet xml:lang="de">{german}</langSet><langSet xml:lang="en">{english}</langSet>'
+    data = f"<martif><termEntry>{concept}</termEntry></martif>".encode()
+    assert [entry[:2] for entry in Glossary.parse(data, "de", "en").entries] == [
+        ("Taste", "button")
+    ]
+
+
+@pytest.mark.parametrize(
     ("sentence", "translation"),
     [
         ("Waschtrockner", "Washer-dryer"),
@@ -157,7 +207,7 @@ ENTITY = '<!DOCTYPE martif [<!ENTITY a "b">]><martif><term>&a;</term></martif>'
         (b"Haus house\n", ":1: a line without a tab; write source<TAB>target"),
         (b"# x\n\thouse\n", ":2: the source term is empty"),
         (b"Haus\t \n", ":1: the target term is empty"),
-        (b"Haus\thouse\nx\ty\nhaus\thome\n", ":3: 'haus' becomes 'home' here, but 'house' at"),
+        (b"Datei\tfile\nx\ty\ndatei\tset\n", ":3: 'datei' becomes 'set' here, but 'file' at"),
         (b"Haus\thouse\nT\xfcr\tdoor\n", ":2: invalid UTF-8"),
         (b"", "the file is empty"),
         (b"<martif><text>\n</martif>", ":2: not XML"),

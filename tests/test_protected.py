@@ -97,3 +97,18 @@ WORDS = ["<b>", "%1", ".", ":", "w", "a", "s", "7", " "]
 def test_what_is_protected_has_a_sign_of_it(text: str) -> None:
     assert find_protected(text) == [match.span() for match in _PROTECTED.finditer(text)]
     assert is_text(text) == any(map(str.isalpha, _PROTECTED.sub("", text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Wählen Sie Rot/Grün/Blau.", []),
+        ("Er/sie/es öffnet die Tür", []),
+        ("und/oder, km/h", []),
+        ("in /etc/hosts und ~/a/b", ["/etc/hosts", "~/a/b"]),
+        ("(/usr/bin) '../a/b'", ["/usr/bin", "../a/b"]),
+        ("in docs/index.html, src/main/", ["docs/index.html", "src/main/"]),
+    ],
+)
+def test_words_between_slashes_are_no_path(text: str, parts: list[str]) -> None:
+    assert [text[start:end] for start, end in find_protected(text)] == parts

@@ -19,6 +19,7 @@ from simplemma.strategies.dictionaries.dictionary_factory import (
     DefaultDictionaryFactory,
 )
 
+from wholedoc.corpus.documents import primary_language
 from wholedoc.corpus.readers.inputs import same_language
 from wholedoc.corpus.readers.lines import BYTE_ORDER_MARK, decode_lines, one_line, read_chunks
 from wholedoc.errors import UserError
@@ -26,6 +27,9 @@ from wholedoc.errors import UserError
 # A mark above a letter may be a character of its own.
 _TOKEN = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")
 _FINAL = " .:!?…"  # after a term that is a sentence of its own
+_ENDS = frozenset(".:!?…•")  # what comes after one of them begins a sentence
+_NOUN = "^"  # before a key that only words with a capital letter have
+_OBSOLETE = ("deprecated", "superseded", "forbidden", "obsolete", "notrecommended")
 MOST_BYTES = 50_000_000
 _HEADER = ("source", "target")
 _MOST_FORMS = 4
@@ -69,23 +73,50 @@ class Words:
     """Splits text of one language into words, and knows their lemmas."""
 
     def __init__(self, language: str) -> None:
-        code = re.split("[-_]", language)[0].lower()
+        code = primary_language(language)
         self.language = code if code in SUPPORTED_LANGUAGES else ""
         """Empty where simplemma does not know it."""
         self._keys: dict[str, frozenset[str]] = {}
 
     def split(self, text: str) -> list[Word]:
         """The words and marks of a text."""
-        return [Word(*m.span(), m[0], self._keys_of(m[0])) for m in _TOKEN.finditer(text)]
+        words = [Word(*m.span(), m[0], self._keys_of(m[0])) for m in _TOKEN.finditer(text)]
+        if self.language != "de":
+            return words
+        return [
+            word._replace(keys=self._keys_of(word.form.lower()))
+            if self._is_verb(word.form) and (n == 0 or words[n - 1].form in _ENDS)
+            else word
+            for n, word in enumerate(words)
+        ]
 
     def split_term(self, term: str) -> list[Word]:
         """Those of a term; one in capitals is found only as it is written, or with an s."""
-        words = self.split(term)
-        if not term.isupper():
-            return words
-        forms = [(word.form, f"{word.form}s") for word in words]
-        keys = [frozenset(map(_as_written, each)) for each in forms]
-        return [word._replace(keys=found) for word, found in zip(words, keys, strict=True)]
+        words = [Word(*m.span(), m[0], self._keys_of(m[0])) for m in _TOKEN.finditer(term)]
+        if term.isupper():
+            forms = [(word.form, f"{word.form}s") for word in words]
+            keys = [frozenset(map(_as_written, each)) for each in forms]
+            return [word._replace(keys=found) for word, found in zip(words, keys, strict=True)]
+        if len(words) == 1 and self._has_double(term):
+            keys = frozenset(key for key in words[0].keys if key.startswith(_NOUN))
+            return [words[0]._replace(keys=keys)]
+        return words
+
+    def are_cased(self, term: str) -> bool:
+        """Whether a German term is another word with a small letter: Essen, essen."""
+        return self.language == "de" and (self._has_double(term) or self._is_verb(term))
+
+    def _has_double(self, term: str) -> bool:
+        """Whether a German noun is another word with a small letter (Druck, drucken; Weg, weg)."""
+        if self.language != "de" or not term[0].isupper() or self._is_verb(term):
+            return False
+        lower = term.lower()
+        return simplemma.lemmatize(lower, "de").islower() and simplemma.is_known(lower, "de")
+
+    def _is_verb(self, word: str) -> bool:
+        """Whether a German word may be an infinitive, which begins a sentence as a request does."""
+        lower = word.lower()
+        return lower.endswith("n") and simplemma.lemmatize(lower, "de") == lower
 
     def _keys_of(self, form: str) -> frozenset[str]:
         found = self._keys.get(form)
@@ -95,6 +126,8 @@ class Words:
             if self.language and plain[0].isalpha():
                 lemmas = (simplemma.lemmatize(each, self.language) for each in (plain, *keys))
                 keys = {*keys, *(lemma.lower() for lemma in lemmas)}
+            if self.language == "de" and plain[0].isupper():
+                keys |= {_NOUN + plain, _NOUN + simplemma.lemmatize(plain, "de").capitalize()}
             found = frozenset([*keys, _as_written(form)])
             if len(self._keys) >= _MOST_KEYS:
                 self._keys.clear()
@@ -159,7 +192,7 @@ class Glossary:
         seen: dict[str, Entry] = {}
         for entry in self.entries:
             _check_terms(entry, self.name)
-            first = seen.setdefault(_key(entry), entry)
+            first = seen.setdefault(self._key(entry), entry)
             if first.target != entry.target:
                 raise UserError(
                     f"{entry.source!r} becomes {entry.target!r} here, but {first.target!r}"
@@ -201,16 +234,21 @@ class Glossary:
         if is_tbx(data):
             found = _read_tbx(data, name, src_language, trg_language)
         else:
-            found = _read_tsv(data, name)
+            found = _read_tsv(data, name, (src_language, trg_language))
         return cls(tuple(found), src_language, trg_language, name)
 
     def over(self, other: "Glossary | None") -> "Glossary":
         """Both in one; where both have a term, this one says what it becomes."""
         if other is None:
             return self
-        own = {_key(entry) for entry in self.entries}
-        more = (entry for entry in other.entries if _key(entry) not in own)
+        own = {self._key(entry) for entry in self.entries}
+        more = (entry for entry in other.entries if self._key(entry) not in own)
         return Glossary((*self.entries, *more), self.src_language, self.trg_language, self.name)
+
+    def _key(self, entry: Entry) -> str:
+        """What two entries for one term have in common."""
+        cased = entry.source.isupper() or self._words.are_cased(entry.source)
+        return entry.source if cased else entry.source.lower()
 
     def find(self, sentence: str) -> list[Found]:
         """The terms in a sentence, in their order: longer ones first, and none in another."""
@@ -272,11 +310,6 @@ def is_tbx(data: bytes) -> bool:
     return data.removeprefix(BYTE_ORDER_MARK.encode()).lstrip().startswith(b"<")
 
 
-def _key(entry: Entry) -> str:
-    """What two entries for one term have in common."""
-    return entry.source if entry.source.isupper() else entry.source.lower()
-
-
 def _place(name: str, entry: Entry) -> str:
     return f"{name}:{entry.line}" if entry.line else name
 
@@ -288,19 +321,27 @@ def _check_terms(entry: Entry, name: str) -> None:
             raise UserError(what, where=_place(name, entry), fix=fix)
 
 
-def _read_tsv(data: bytes, name: str) -> Iterator[Entry]:
-    begun = False
+def _read_tsv(data: bytes, name: str, languages: tuple[str, str]) -> Iterator[Entry]:
+    begun, codes = False, tuple(map(primary_language, languages))
     for number, line in enumerate(decode_lines(io.BytesIO(data), name), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        columns = [column.strip() for column in line.split("\t")]
+        columns = [_unquoted(column.strip()) for column in line.split("\t")]
         if len(columns) < 2:
             what, fix = "a line without a tab", "write source<TAB>target"
             raise UserError(what, where=f"{name}:{number}", fix=fix)
-        is_header = not begun and tuple(map(str.casefold, columns[:2])) == _HEADER
+        heads = tuple(map(str.casefold, columns[:2]))
+        is_header = not begun and (heads == _HEADER or tuple(map(primary_language, heads)) == codes)
         begun = True
         if not is_header:
             yield Entry(columns[0], columns[1], number)
+
+
+def _unquoted(column: str) -> str:
+    """A column without the quotation marks that spreadsheets put around it."""
+    if len(column) > 2 and column[0] == column[-1] == '"':
+        return column[1:-1].replace('""', '"')
+    return column
 
 
 def _read_tbx(data: bytes, name: str, src_language: str, trg_language: str) -> Iterator[Entry]:
@@ -316,7 +357,7 @@ def _read_tbx(data: bytes, name: str, src_language: str, trg_language: str) -> I
         for part in concept.iter(*(f"{{*}}{tag}" for tag in _LANGUAGES)):
             code = part.get(_LANGUAGE, "")
             seen.add(code)
-            terms = [(one_line("".join(t.itertext())), t.sourceline) for t in part.iter("{*}term")]
+            terms = [(one_line("".join(t.itertext())), t.sourceline) for t in _usable_terms(part)]
             if same_language(code, src_language):
                 sources += [Entry(term, "", line) for term, line in terms]
             elif same_language(code, trg_language):
@@ -328,6 +369,18 @@ def _read_tbx(data: bytes, name: str, src_language: str, trg_language: str) -> I
         codes = ", ".join(sorted(seen)) or "none"
         what = f"no concept has terms in {src_language} and {trg_language} (languages: {codes})"
         raise UserError(what, where=name, fix="give a glossary of the model's languages")
+
+
+def _usable_terms(part: Any) -> list[Any]:
+    """The terms of a language, preferred ones first, without those that are not to be used."""
+    ranked = []
+    for term in part.iter("{*}term"):
+        around = term.getparent()
+        notes = [] if around is None else around.iter("{*}termNote", "{*}administrativeStatus")
+        said = " ".join((note.text or "").lower() for note in notes)
+        if not any(word in said for word in _OBSOLETE):
+            ranked.append(("preferred" not in said, len(ranked), term))
+    return [term for *_, term in sorted(ranked, key=lambda each: each[:2])]
 
 
 def _parse(data: bytes, name: str) -> Any:

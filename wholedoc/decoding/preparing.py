@@ -274,8 +274,22 @@ class Preparer:
 def find_terms(
     glossary: Glossary | None, pieces: Sequence[Sequence[Piece]]
 ) -> list[list[list[Found]]]:
-    """The terms of a glossary in each piece of each sentence."""
-    find = glossary.find if glossary else lambda _: []
+    """The terms of a glossary in each piece of each sentence.
+
+    What is only a part of an address or of another protected part is none.
+    """
+
+    def find(text: str) -> list[Found]:
+        spans = find_protected(text)
+        return [
+            term
+            for term in (glossary.find(text) if glossary else [])
+            if not any(
+                start < term.end and term.start < end and not term.start <= start <= end <= term.end
+                for start, end in spans
+            )
+        ]
+
     return [[find(piece.text) for piece in of_sentence] for of_sentence in pieces]
 
 
