@@ -81,11 +81,9 @@ class Words:
     def split(self, text: str) -> list[Word]:
         """The words and marks of a text."""
         words = [Word(*m.span(), m[0], self._keys_of(m[0])) for m in _TOKEN.finditer(text)]
-        if self.language != "de":
-            return words
         return [
             word._replace(keys=self._keys_of(word.form.lower()))
-            if self._is_verb(word.form) and (n == 0 or words[n - 1].form in _ENDS)
+            if (n == 0 or words[n - 1].form in _ENDS) and self.is_verb(word.form)
             else word
             for n, word in enumerate(words)
         ]
@@ -102,21 +100,17 @@ class Words:
             return [words[0]._replace(keys=keys)]
         return words
 
-    def are_cased(self, term: str) -> bool:
-        """Whether a German term is another word with a small letter: Essen, essen."""
-        return self.language == "de" and (self._has_double(term) or self._is_verb(term))
-
     def _has_double(self, term: str) -> bool:
         """Whether a German noun is another word with a small letter (Druck, drucken; Weg, weg)."""
-        if self.language != "de" or not term[0].isupper() or self._is_verb(term):
+        if self.language != "de" or not term[0].isupper() or self.is_verb(term):
             return False
         lower = term.lower()
         return simplemma.lemmatize(lower, "de").islower() and simplemma.is_known(lower, "de")
 
-    def _is_verb(self, word: str) -> bool:
+    def is_verb(self, word: str) -> bool:
         """Whether a German word may be an infinitive, which begins a sentence as a request does."""
         lower = word.lower()
-        return lower.endswith("n") and simplemma.lemmatize(lower, "de") == lower
+        return self.language == "de" and lower.endswith("n") and simplemma.lemmatize(lower, "de") == lower
 
     def _keys_of(self, form: str) -> frozenset[str]:
         found = self._keys.get(form)
@@ -246,8 +240,8 @@ class Glossary:
         return Glossary((*self.entries, *more), self.src_language, self.trg_language, self.name)
 
     def _key(self, entry: Entry) -> str:
-        """What two entries for one term have in common."""
-        cased = entry.source.isupper() or self._words.are_cased(entry.source)
+        """What two entries for one term have in common; essen and Essen are two."""
+        cased = entry.source.isupper() or self._words.is_verb(entry.source)
         return entry.source if cased else entry.source.lower()
 
     def find(self, sentence: str) -> list[Found]:
