@@ -460,6 +460,7 @@ def test_ray_may_stand_alone() -> None:
         (("--jobs", "2"), "needs a folder for its results; add -o DIR"),
         (("--jobs", "2", "-o", "out", "--json"), "--json: does not go with a collection"),
         (("--jobs", "2", "-o", "in.jsonl"), "in.jsonl: is not a folder"),
+        (("--format", "lines", "--shard", "5"), "--shard: goes with a collection"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -470,6 +471,18 @@ def test_options_that_do_not_fit(
     found = CliRunner().invoke(app, ["translate", work.model, "in.jsonl", *options])
     assert isinstance(found.exception, UserError)
     assert said in str(found.exception)
+
+
+def test_a_mistyped_memory_does_not_begin_a_collection(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows(Path("in.jsonl"), 2)
+    for option in ("--tm", "--glossary"):
+        arguments = ["translate", work.model, "in.jsonl", "-o", "out", "--jobs", "1"]
+        found = CliRunner().invoke(app, [*arguments, option, "nothing"])
+        assert "nothing: no such" in str(found.exception)
+        assert not Path("out").exists()
 
 
 def test_without_ray_a_line_says_what_to_install(

@@ -499,6 +499,21 @@ def test_a_sentence_that_is_a_term_becomes_its_target(toy: Translator) -> None:
     assert toy.change_glossary(toy.translate(["s1"]), terms).sentences == ["unheard-of"]
 
 
+def test_a_glossary_may_be_given_by_its_path(toy: Translator, tmp_path: Path) -> None:
+    (tmp_path / "terms").write_text("s1\tunheard-of\n", encoding="utf-8")
+    found = toy.change_glossary(toy.translate(["s1"]), tmp_path / "terms")
+    assert found == toy.translate(["s1"], glossary=tmp_path / "terms")
+    assert found.sentences == ["unheard-of"]
+
+
+def test_terms_inside_addresses_are_none(toy: Translator) -> None:
+    text = "s1 https://x.example/s2/index.html {s2}"
+    terms = glossary(("s2", "unheard-of"), ("{s2}", "{s3}"))
+    found = toy.translate([text], glossary=terms)
+    assert [term.source for term in found.terms[0]] == ["{s2}"]
+    assert "unheard-of" not in found.sentences[0]
+
+
 def test_long_sentences_in_pieces(toy: Translator) -> None:
     search = SearchConfig(beam=2, sentence_tokens=4, piece_tokens=4)
     text = "s2 s3 s4 s1 s6 s7 s1"

@@ -752,6 +752,18 @@ BAD_COMMANDS: dict[str, tuple[Callable[[list[Path]], list[str | Path]], str]] = 
         "--ctxpro: does not go with TRG; give SRC alone",
     ),
     "no context": (lambda files: [*files, "--context-use", "--sentence-model"], "--context-use"),
+    "no memory": (
+        lambda files: [*files, "--sentence-model", "--target-memory", "generated"],
+        "--sentence-model: does not go with --target-memory",
+    ),
+    "no translations of a set": (
+        lambda files: [*files[:2], "--ctxpro", "set", "--target-memory", "generated"],
+        "--target-memory: does not go with --ctxpro",
+    ),
+    "nothing recalled": (
+        lambda files: [files[0], "--contrastive", "set", "--no-tm"],
+        "--no-tm: does not go with --contrastive",
+    ),
     "no file": (lambda files: [files[0], "none", files[2]], "none: no such file"),
     "no set": (lambda files: [files[0], "--contrastive", "none"], "none: no such file"),
     "empty set": (empty, "set: the file is empty"),

@@ -129,7 +129,11 @@ def test_the_deepl_client_with_a_document(
     broken = tmp_path / "broken.docx"
     broken.write_bytes(b"no zip")
     with pytest.raises(deepl.DocumentTranslationException, match="docx"):
-        client.translate_document_from_filepath(broken, out, target_lang="EN-US")
+        client.translate_document_from_filepath(
+            broken, out.with_suffix(".docx"), target_lang="EN-US"
+        )
+    with pytest.raises(deepl.DeepLException, match="output_format 'docx'"):
+        client.translate_document_from_filepath(file, out.with_suffix(".docx"), target_lang="EN-US")
     with pytest.raises(deepl.DeepLException, match="Not found"):
         client.translate_document_get_status(deepl.DocumentHandle("0", "0"))
 
@@ -161,6 +165,16 @@ def test_codes_of_languages(code: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "sent", "wanted"),
     [
+        (
+            "POST",
+            "/v2/translate",
+            {"json": {"text": ["s1\ns2"], "target_lang": "EN", "split_sentences": "nonewlines"}},
+            {
+                "translations": [
+                    {"detected_source_language": "DE", "text": "t1 t2", "billed_characters": 5}
+                ]
+            },
+        ),
         (
             "POST",
             "/translate",
@@ -381,6 +395,11 @@ def test_what_cannot_be_done_with_a_document(web: httpx.Client) -> None:
         ("POST", "/v2/translate", {"json": {"text": ["s1"] * 51, "target_lang": "EN"}}, 413,
          {"message", "detail"}),
         ("POST", "/v2/document", {"data": {"target_lang": "EN"}}, 400, {"message", "detail"}),
+        ("POST", "/v2/translate", {"json": {"text": ["s1"], "target_lang": "EN",
+         "formality": "less"}}, 400, {"message", "detail"}),
+        ("POST", "/v2/translate", {"json": {"text": ["s1"], "target_lang": "EN",
+         "split_sentences": "x"}}, 400, {"message", "detail"}),
+        ("GET", "/v2/languages", {"params": {"type": "x"}}, 400, {"message", "detail"}),
         ("POST", "/v2/document/0", {}, 404, {"message", "detail"}),
         ("GET", "/v2/nothing", {}, 404, {"message", "detail"}),
         ("GET", "/translate", {"params": {"q": "s1", "langpair": "de"}}, 400,
@@ -455,6 +474,72 @@ def test_a_name_that_was_made_to_point_here_is_refused(
         assert "--token" in answer.text
 
 
+def test_a_page_of_another_site_is_told_by_its_origin(web: httpx.Client) -> None:
+    """Where browsers do not say more: the service is not on this machine, and without TLS."""
+    here = str(web.base_url)
+    sent = {"q": "s1", "source": "de", "target": "en"}
+    for origin, status in (
+        ("http://evil.example", 403),
+        ("null", 403),
+        (here, 200),
+        ("moz-extension://0123", 200),
+    ):
+        answer = web.post("/translate", data=sent, headers={"Origin": origin})
+        assert answer.status_code == status
+
+
+def test_the_token_is_asked_for_whatever_the_host_says(learned_toy: Path) -> None:
+    running = Running(Service([Translator.load(learned_toy)]), token="secret")
+    try:
+        sent = {"q": "s1", "source": "de", "target": "en"}
+        headers = {"Host": "localhost/languages?"}
+        answer = httpx.post(f"{running.address}/translate", data=sent, headers=headers)
+        assert answer.status_code in (400, 403)
+    finally:
+        running.stop()
+
+
+def test_heads_and_paths_that_are_not_there(web: httpx.Client) -> None:
+    for path in ("/", "/health", "/languages", "/page.js"):
+        assert web.head(path).status_code == 200
+    assert web.head("/nothing").status_code == 404
+    for path, keys in (("/v2/write/rephrase", {"message", "detail"}), ("/nothing", {"error"})):
+        answer = web.post(path, json={})
+        assert (answer.status_code, set(answer.json())) == (404, keys)
+    assert web.post("/page.js").status_code == 405
+
+
+def test_what_is_kept_is_dropped_in_time_or_for_others(learned_toy: Path) -> None:
+    translator = Translator.load(learned_toy)
+    limits = Limits(kept_documents=1, kept_seconds=60)
+    running = Running(Service([translator], (), limits))
+    file, languages = {"file": ("a.txt", b"s1")}, {"source": "de", "target": "en"}
+    try:
+        with httpx.Client(base_url=running.address, timeout=30) as web:
+            url = web.post("/translate_file", files=file, data=languages).json()
+            assert web.post("/translate_file", files=file, data=languages).status_code == 503
+            assert web.get(url["translatedFileUrl"]).content == b"t1"
+            again = web.post("/translate_file", files=file, data=languages).json()
+            assert web.get(url["translatedFileUrl"]).status_code == 404
+            assert web.get(again["translatedFileUrl"]).content == b"t1"
+            sent = {"source_lang": "DE", "target_lang": "EN"}
+            broken = {"file": ("a.docx", b"no zip")}
+            one = web.post("/v2/document", files=broken, data=sent).json()
+            key = {"document_key": one["document_key"]}
+            path = f"/v2/document/{one['document_id']}"
+            while web.post(path, data=key).json()["status"] != "error":
+                time.sleep(0.01)
+            failed = web.post(f"{path}/result", data=key)
+            assert failed.status_code == 400
+            assert "a.docx" in failed.json()["message"]
+            assert "document_id" in web.post("/v2/document", files=file, data=sent).json()
+            object.__setattr__(running.service.limits, "kept_seconds", 0.0)
+            time.sleep(0.01)
+            assert web.get(again["translatedFileUrl"]).status_code == 404
+    finally:
+        running.stop()
+
+
 def test_a_token_serves_any_name(learned_toy: Path) -> None:
     running = Running(Service([Translator.load(learned_toy)]), token="secret")
     try:
@@ -504,10 +589,29 @@ class Slow:
         self.calls: list[list[list[str]]] = []
         self.go = threading.Event()
 
+    reads_documents = False
+
     def translate_documents(self, documents, **settings):
         self.calls.append(documents)
         assert self.go.wait(20)
         return self.translator.translate_documents(documents, **settings)
+
+    def stream(self, sentences, *settings, **others):
+        """The first update comes at once, the second when it may."""
+        stream = self.translator.stream(sentences, *settings, **others)
+        first = next(stream)
+
+        class Waiting:
+            def __next__(_):  # noqa: N805
+                if len(self.calls) and self.calls[-1] == "begun":
+                    assert self.go.wait(20)
+                    return next(stream)
+                self.calls.append("begun")
+                return first
+
+            document = property(lambda _: stream.document)
+
+        return Waiting()
 
 
 @pytest.fixture
@@ -531,15 +635,71 @@ def test_the_queue_is_bounded_fair_and_drops_what_was_cancelled(slow: Slow) -> N
     assert error.value.status == 503
     ticket.cancelled = True
     slow.go.set()
+    assert first.result(20).sentences == ["t1"]
+    assert [answer.result(20).sentences for answer in small] == [["t3"], ["t4"]]
+    assert len(large.result(20).sentences) == 200
     engine.close()
-    assert first.result().sentences == ["t1"]
-    assert [answer.result().sentences for answer in small] == [["t3"], ["t4"]]
-    assert len(large.result().sentences) == 200
     assert gone.cancelled()
     assert slow.calls[1] == [["s3"], ["s4"]]  # together, and before the large one
     assert engine.counts.refused == engine.counts.cancelled == 1
     with pytest.raises(RequestError):
         engine.submit(["s1"])
+
+
+def begin_long(slow: Slow, ticket: Ticket | None = None) -> tuple[Engine, Future]:
+    """An engine of one thread in the middle of a long document."""
+    slow.calls.append([])
+    engine = Engine(slow, threads=1)  # type: ignore[arg-type]
+    long = engine.submit([f"s{n % 12}" for n in range(200)], ticket=ticket)
+    while slow.calls[-1] != "begun":
+        time.sleep(0.01)
+    return engine, long
+
+
+def test_short_documents_do_not_wait_for_a_long_one(slow: Slow) -> None:
+    engine, long = begin_long(slow)
+    first = engine.submit(["s1"])
+    slow.go.set()
+    assert first.result(20).sentences == ["t1"]
+    assert not long.done()
+    found, whole = long.result(20), slow.translator.translate([f"s{n % 12}" for n in range(200)])
+    engine.close()
+    assert found == replace(whole, recall=None)
+    assert engine.counts.documents == 2
+
+
+def test_a_long_document_ends_where_its_client_leaves_or_the_service_does(slow: Slow) -> None:
+    ticket = Ticket()
+    engine, long = begin_long(slow, ticket)
+    ticket.cancelled = True
+    slow.go.set()
+    with pytest.raises(RequestError):
+        long.result(20)
+    assert engine.counts.cancelled == 1
+    engine.close()
+    slow.go.clear()
+    engine, long = begin_long(slow)
+    waiting = engine.submit(["s1"])
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while not engine._closing:
+        time.sleep(0.01)
+    slow.go.set()
+    closing.join(20)
+    assert not closing.is_alive()
+    with pytest.raises(RequestError):
+        long.result(20)
+    assert waiting.done()  # translated, or given up
+
+
+def test_a_long_list_is_one_request(learned_toy: Path) -> None:
+    running = Running(Service([Translator.load(learned_toy)], (), Limits(waiting=4)))
+    try:
+        sent = {"q": ["s1", "s2"] * 150, "source": "de", "target": "en"}
+        answer = httpx.post(f"{running.address}/translate", json=sent, timeout=60)
+        assert answer.json() == {"translatedText": ["t1", "t2"] * 150}
+    finally:
+        running.stop()
 
 
 def test_each_thread_has_a_batch_and_a_large_document_has_all_threads() -> None:
@@ -553,6 +713,8 @@ def test_each_thread_has_a_batch_and_a_large_document_has_all_threads() -> None:
 
     class Meeting:
         """A translator that waits until two batches are with it."""
+
+        reads_documents = True
 
         def translate_documents(self, documents, **_):
             if len(documents[0]) == 1:

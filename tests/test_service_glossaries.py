@@ -183,6 +183,14 @@ def test_glossaries_in_a_folder_outlive_the_service(tmp_path: Path) -> None:
         none.find(made.number)
 
 
+def test_a_glossary_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
+    shelf = Glossaries(9, 99, {}, tmp_path / "kept")
+    (tmp_path / "kept").write_text("a file")
+    with pytest.raises(UserError, match="kept"):
+        shelf.make("one", ("de", "en"), [Entry("ä", "b", 1)])
+    assert list(shelf) == []
+
+
 # Terms that are always enforced.
 
 

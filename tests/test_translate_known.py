@@ -78,6 +78,18 @@ def test_json_has_an_object_for_each_document(place: Path) -> None:
     assert all({"gate", "share", "sources"} <= word.keys() for word in words)
 
 
+def test_standard_output_by_its_name(place: Path) -> None:
+    (place / "named").write_text("s1 s2\n", encoding="utf-8")
+    done = wholedoc(place, "translate", "run", "named", "--no-tm", "-o", "-")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert not (place / "-").exists()
+
+
+def test_fitting_takes_a_whole_dev_set(place: Path) -> None:
+    done = wholedoc(place, "tm", "fit", "run", "--trg", "x")
+    assert (done.returncode, "--trg: goes with --src" in done.stderr) == (2, True)
+
+
 def test_fitting_anew(place: Path) -> None:
     (place / "more.tsv").write_text("d\ts1 s2\tt1 t2\nd\ts3 s4 s5\tt3 t4 t5\n", encoding="utf-8")
     assert wholedoc(place, "tm", "build", "more", "more.tsv").returncode == 0

@@ -29,7 +29,8 @@ def write_atomically(path: Path, content: bytes | str, previous: Path | None = N
                 _link(path, previous)
             temporary.replace(path)
     except UserError:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from wholedoc.bulk.ledger import Ledger
 from wholedoc.bulk.shards import is_collection, list_sources
 from wholedoc.bulk.work import Work
-from wholedoc.config import SearchConfig, find_model, shipped_models
+from wholedoc.config import SearchConfig, find_model, load_model_config, shipped_models
+from wholedoc.corpus.glossary import Glossary
 from wholedoc.errors import UserError
 from wholedoc.progress import say
+from wholedoc.tm.memory import TranslationMemory
 
 if TYPE_CHECKING:
     from wholedoc.bulk.workers import Workers
@@ -104,6 +106,7 @@ def translate_bulk(
         say(f"left out, as no documents: {left_out.total():,} files ({listed})")
     from wholedoc.bulk.run import FAILED_NAME, translate_collection
 
+    _check_knowledge(work)  # before the folder keeps them as what it was begun with
     settings = {**dataclasses.asdict(work), "shard": bulk.shard}
     with Ledger(output, settings) as ledger:
         start = partial(_start_workers, work, bulk)
@@ -112,6 +115,16 @@ def translate_bulk(
     if done.failed:
         what = f"{done.failed:,} documents could not be translated"
         raise UserError(what, where=str(output / FAILED_NAME), fix="it says why for each")
+
+
+def _check_knowledge(work: Work) -> None:
+    """Raise where a memory or the glossary cannot be read, or is of other languages."""
+    data = load_model_config(work.model).data
+    for path in work.memories:
+        with TranslationMemory.open(path) as memory:
+            memory.check_languages(data.src_language, data.trg_language)
+    if work.glossary:
+        Glossary.read(work.glossary, data.src_language, data.trg_language)
 
 
 def _start_workers(work: Work, bulk: BulkOptions) -> "Workers":

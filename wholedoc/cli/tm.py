@@ -243,6 +243,9 @@ def fit(
         fix = f"fit a copy: cp -r {directory} my-model"
         raise UserError("comes with wholedoc and stays as it is", where=model, fix=fix)
     data = config.data
+    if (trg or doc) and not src:
+        option = "--trg" if trg else "--doc"
+        raise UserError("goes with --src", where=option, fix="name the source side too")
     files = CorpusFiles(src, trg, doc) if src else data.dev
     if not files.src:
         fix = "name one with --src and --trg"

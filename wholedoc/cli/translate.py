@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from wholedoc.decoding.results import TranslatedDocument
     from wholedoc.decoding.translator import Translator
 
+_ROWS = 1000  # of a collection, whose translations make a file
+
 
 def _of_model(text: str, least: int | None = None, most: int | None = None) -> Any:
     """An option whose default is kept with the model."""
@@ -119,7 +121,7 @@ def translate(
     ] = None,
     shard: Annotated[
         int, Option(help="Rows of a collection whose translations make a file.", min=1, max=100_000)
-    ] = 1000,
+    ] = _ROWS,
 ) -> None:
     """Translate documents.
 
@@ -128,6 +130,7 @@ def translate(
     lines and Parquet are translated by many workers; run again, the command goes on.
     """
     sources = inputs or ["-"]
+    output = None if output == Path("-") else output
     bulk = BulkOptions(jobs, ray, shard, form)
     beside = {"--doc": doc, "--approved": approved}
     if bulk.given:
@@ -137,6 +140,7 @@ def translate(
         refuse_collections(sources, form)
         formats = [_choose_format(source, form) for source in sources]
         _check_formats(formats, {**beside, "--nbest": nbest > 1})
+        _check_shard(shard)
         places = _check_places(sources, output, beside, explain, glossary)
     given = given_options(
         beam=beam,
@@ -303,6 +307,12 @@ def _check_formats(formats: list[type[DocumentFile] | None], options: dict[str, 
             if chosen is not None and value:
                 what = f"goes with lines of text, not with {chosen.name}"
                 raise UserError(what, where=option, fix="leave it out, or add --format lines")
+
+
+def _check_shard(rows: int) -> None:
+    if rows != _ROWS:
+        fix = "leave it out, or add --jobs or --ray"
+        raise UserError("goes with a collection", where="--shard", fix=fix)
 
 
 def _check_places(

@@ -96,8 +96,8 @@ class Words:
             keys = [frozenset(map(_as_written, each)) for each in forms]
             return [word._replace(keys=found) for word, found in zip(words, keys, strict=True)]
         if len(words) == 1 and self._has_double(term):
-            keys = frozenset(key for key in words[0].keys if key.startswith(_NOUN))
-            return [words[0]._replace(keys=keys)]
+            as_noun = frozenset(key for key in words[0].keys if key.startswith(_NOUN))
+            return [words[0]._replace(keys=as_noun)]
         return words
 
     def _has_double(self, term: str) -> bool:
@@ -110,7 +110,9 @@ class Words:
     def is_verb(self, word: str) -> bool:
         """Whether a German word may be an infinitive, which begins a sentence as a request does."""
         lower = word.lower()
-        return self.language == "de" and lower.endswith("n") and simplemma.lemmatize(lower, "de") == lower
+        if self.language != "de" or not lower.endswith("n"):
+            return False
+        return simplemma.lemmatize(lower, "de") == lower
 
     def _keys_of(self, form: str) -> frozenset[str]:
         found = self._keys.get(form)
@@ -367,7 +369,7 @@ def _read_tbx(data: bytes, name: str, src_language: str, trg_language: str) -> I
 
 def _usable_terms(part: Any) -> list[Any]:
     """The terms of a language, preferred ones first, without those that are not to be used."""
-    ranked = []
+    ranked: list[tuple[bool, int, Any]] = []
     for term in part.iter("{*}term"):
         around = term.getparent()
         notes = [] if around is None else around.iter("{*}termNote", "{*}administrativeStatus")

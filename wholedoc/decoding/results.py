@@ -27,7 +27,7 @@ class Translation:
     """log P(y|x)."""
     score: float
     """What it was ranked by: the log-probability, normalised for length."""
-    attention: Float[Tensor, "trg_token src_token"] | None
+    attention: Float[Tensor, "trg_token src_token"] | None = field(compare=False)
     """Where each output token, ``</s>`` last, looked in the source; None for a sentence that was
     translated in pieces."""
     tokens: list[str] = field(default_factory=list)
@@ -78,9 +78,9 @@ class TranslatedDocument:
     """For each source sentence its translations, best first."""
     history: list[list[str]]
     """The translations after each pass; the last are the final ones."""
-    source_weights: Float[Tensor, "sent cell"] | None
+    source_weights: Float[Tensor, "sent cell"] | None = field(compare=False)
     """Whom each sentence read in the source memory; None where it was not read."""
-    target_weights: Float[Tensor, "sent cell"] | None
+    target_weights: Float[Tensor, "sent cell"] | None = field(compare=False)
     """Whom each sentence read in the target memory."""
     objective: list[float]
     """The pseudo-log-likelihood of the document after each pass but the first, if measured."""

@@ -8,7 +8,7 @@ from wholedoc.decoding.preparing import Preparer
 from wholedoc.decoding.results import Task, TranslatedDocument
 from wholedoc.errors import UserError
 
-_CHUNK = 8  # sentences that appear together
+CHUNK = 8  # sentences that appear together
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,16 @@ class Stream(Iterator[Update]):
     Nothing is translated before the first update is asked for.
     """
 
-    def __init__(self, task: Task, preparer: Preparer, answerer: Answerer) -> None:
+    def __init__(
+        self,
+        task: Task,
+        preparer: Preparer,
+        answerer: Answerer,
+        together: int = CHUNK,
+        *,
+        explain: bool = True,
+    ) -> None:
+        self._together, self._explain = together, explain
         self._task, self._preparer, self._answerer = task, preparer, answerer
         self._document: TranslatedDocument | None = None
         self._texts: list[str | None] = [None] * len(task.sentences)
@@ -54,9 +63,10 @@ class Stream(Iterator[Update]):
         if not (reads and self._task.config.first_pass == "document"):
             config = replace(self._task.config, passes=0)
             first = replace(prepared, task=replace(self._task, config=config))
-            for start in range(0, len(self._texts), _CHUNK):
-                places = range(start, min(start + _CHUNK, len(self._texts)))
-                (part,) = self._answerer.translate([first.select(places)], explain=not reads)
+            explain = self._explain and not reads
+            for start in range(0, len(self._texts), self._together):
+                places = range(start, min(start + self._together, len(self._texts)))
+                (part,) = self._answerer.translate([first.select(places)], explain=explain)
                 parts.append(part)
                 yield from self._changed(places, part.sentences, 0)
         if reads:
@@ -86,7 +96,9 @@ class Stream(Iterator[Update]):
             objective=[],
             pieces=[each for part in parts for each in part.pieces],
             known=[each for part in parts for each in part.known],
-            recall=[words for part in parts for words in part.recall or []],
+            recall=[words for part in parts for words in part.recall or []]
+            if self._explain
+            else None,
             task=self._task,
             terms=[each for part in parts for each in part.terms],
         )

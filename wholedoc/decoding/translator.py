@@ -29,7 +29,7 @@ from wholedoc.decoding.scoring import (
     score_context,
     score_documents,
 )
-from wholedoc.decoding.streaming import Stream
+from wholedoc.decoding.streaming import CHUNK, Stream
 from wholedoc.errors import UserError
 from wholedoc.kernels import round_weights
 from wholedoc.model.recall import Recall
@@ -141,12 +141,15 @@ class Translator:
         memories: Iterable[TranslationMemory | str | Path] = (),
         glossary: Glossary | str | Path | None = None,
         protect: bool = True,
+        together: int = CHUNK,
+        explain: bool = True,
     ) -> Stream:
         """Translate one document step by step, for people who watch.
 
         Takes what :meth:`translate` takes, and checks it at once. Iterate over the stream: each
         update is a sentence that has a translation, or another one after a further pass. Then
-        ``stream.document`` is what :meth:`translate` would have returned.
+        ``stream.document`` is what :meth:`translate` would have returned. So many sentences appear
+        ``together``; not to ``explain`` what words were recalled from saves time.
 
         >>> stream = Translator.load("de-en").stream(["Guten Tag.", "Auf Wiedersehen."])
         >>> [update.place for update in stream]
@@ -156,7 +159,10 @@ class Translator:
         """
         known = self._knowledge(approved, memories, glossary, protect)
         task = self._task(sentences, config, nbest, passes, known)
-        return Stream(task, self._preparer, self._answerer)
+        if together < 1:
+            fix = "give 1 or more"
+            raise UserError(f"cannot be {together}", where="stream(together=…)", fix=fix)
+        return Stream(task, self._preparer, self._answerer, together, explain=explain)
 
     def approve(self, document: TranslatedDocument, place: int, text: str) -> TranslatedDocument:
         """Approve a translation of a sentence, and translate the document again with it.
@@ -178,14 +184,14 @@ class Translator:
         return self._translate_again(document, prepared, changed)
 
     def change_glossary(
-        self, document: TranslatedDocument, glossary: Glossary | None
+        self, document: TranslatedDocument, glossary: Glossary | str | Path | None
     ) -> TranslatedDocument:
         """Translate a document again with another glossary, or with none.
 
         A model that translates each sentence by itself translates only those again that have other
         terms than before.
         """
-        task = replace(document.task, glossary=glossary)
+        task = replace(document.task, glossary=self.open_glossary(glossary))
         prepared = self._preparer.prepare_again(document, task)
         before = find_terms(document.task.glossary, prepared.pieces)
         pairs = enumerate(zip(prepared.found, before, strict=True))

@@ -34,7 +34,7 @@ def format_named(name: str) -> type[DocumentFile]:
         if each.name == name:
             return each
     names = ", ".join(each.name for each in FORMATS)
-    raise UserError(f"{name!r} is no format", where="--format", fix=f"use {names}")
+    raise UserError(f"{name!r} is no format", where="--format", fix=f"use lines, {names}")
 
 
 def read_document(

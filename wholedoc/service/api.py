@@ -7,7 +7,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from wholedoc.service.errors import RequestError
 from wholedoc.service.web import File, Runner, Sent, describe_fields, read_fields
 from wholedoc.service.workbench import OpenDocument, Workbench, describe_sentence, watch
 
@@ -110,15 +109,14 @@ def make_page_router() -> APIRouter:
     """The page and its parts."""
     router = APIRouter(include_in_schema=False)
 
-    @router.get("/{name:path}")
-    async def page(name: str) -> Response:
-        if name not in _PAGE:
-            raise RequestError(404, "Not Found")
-        file, kind = _PAGE[name]
+    async def part(request: Request) -> Response:
+        file, kind = _PAGE[request.scope["path"].removeprefix("/")]
         data = files("wholedoc.service").joinpath("page", file).read_bytes()
         headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
         return Response(data, media_type=kind, headers=headers)
 
+    for name in _PAGE:
+        router.add_api_route(f"/{name}", part)
     return router
 
 

@@ -95,6 +95,12 @@ class StoredDocument:
     message: str = ""
     since: float = field(default_factory=time.monotonic)
     ticket: Ticket = field(default_factory=Ticket)
+    fetched: bool = False
+    """Whether somebody has it, so that it may be dropped when room is needed."""
+
+    def fail(self, message: str) -> None:
+        """Note that it could not be translated; it takes no room any more."""
+        self.message, self.status, self.size, self.fetched = message, "error", 0, True
 
 
 @dataclass(frozen=True)
@@ -198,10 +204,13 @@ class Service:
             writer.add([Document(caller.src_language, (pair,))], "suggestions")
 
     def close(self) -> None:
-        """Finish what is waiting, and end."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """End, with no more translated than what is under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for document in list(self._documents.values()):
+            document.ticket.cancelled = True
         for engine in self.engines.values():
             engine.close()
+        self._pool.shutdown(wait=True)
 
     @property
     def sources(self) -> list[str]:
@@ -395,10 +404,10 @@ class Service:
                 )
             document.status = "done"
         except RequestError as error:
-            document.message, document.status = error.message, "error"
+            document.fail(error.message)
         except Exception as error:  # noqa: BLE001 (its text may hold what the document says)
             note_failure(error)
-            document.message, document.status = "the document could not be translated", "error"
+            document.fail("the document could not be translated")
 
     def keep(self, name: str, data: bytes, characters: int) -> tuple[str, str]:
         """Keep a translated document to be fetched; returns its id and its key."""
@@ -411,6 +420,8 @@ class Service:
 
     def stored(self, number: str, key: str) -> StoredDocument:
         """A document that was sent; raises where there is none of this id and key."""
+        with self._lock:
+            self.drop_old()
         document = self._documents.get(number)
         if document is None or not secrets.compare_digest(document.key.encode(), key.encode()):
             raise RequestError(404, "there is no document of this id and key")
@@ -422,14 +433,24 @@ class Service:
             self._documents.pop(number, None)
 
     def _make_room(self, size: int) -> None:
-        """Drop documents that nobody fetched; raises where that leaves no room for ``size``."""
+        """Drop documents that are old or fetched; raises where that leaves no room for ``size``."""
+        self.drop_old()
+        size += sum(each.size for each in self._documents.values())
+        count = len(self._documents)
+        for number, each in list(self._documents.items()):
+            if count < self.limits.kept_documents and size <= self.limits.kept_bytes:
+                return
+            if each.fetched:
+                del self._documents[number]
+                count, size = count - 1, size - each.size
+        if count >= self.limits.kept_documents or size > self.limits.kept_bytes:
+            raise RequestError(503, "too many documents are kept; fetch some of them first")
+
+    def drop_old(self) -> None:
+        """Drop documents that have been kept for as long as they are kept."""
         limit = time.monotonic() - self.limits.kept_seconds
         for number in [n for n, each in self._documents.items() if each.since < limit]:
-            del self._documents[number]
-        size += sum(each.size for each in self._documents.values())
-        too_many = len(self._documents) >= self.limits.kept_documents
-        if too_many or size > self.limits.kept_bytes:
-            raise RequestError(503, "too many documents are kept; fetch some of them first")
+            self._documents.pop(number, None)
 
     @property
     def endings(self) -> list[str]:

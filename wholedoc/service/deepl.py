@@ -1,5 +1,6 @@
 """DeepL's dialect, version 2: the official clients through ``server_url``, Weblate, LibreOffice."""
 
+from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
@@ -63,6 +64,9 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
         """Take a document, to be translated in the background."""
         file = fields.file("file")
         name = fields.text("filename") or file.name
+        ending, wanted = PurePath(name).suffix.lower(), fields.text("output_format").lower()
+        if wanted and f".{wanted.removeprefix('.')}" != ending:
+            raise RequestError(400, f"output_format {wanted!r}: {name!r} stays what it is")
         source, target = fields.text("source_lang"), fields.text("target_lang")
         glossary = _glossary(service, fields)
         number, stored = service.store(file.data, name, source, target, glossary)
@@ -79,6 +83,8 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
     async def document_result(number: str, fields: Sent) -> Response:
         """A translated document; once it was fetched, it is gone."""
         stored = service.stored(number, fields.text("document_key"))
+        if stored.status == "error":
+            raise RequestError(400, stored.message)
         if stored.status != "done":
             raise RequestError(503, "the document is not translated yet")
         service.forget(number)
@@ -177,6 +183,8 @@ async def _translate(service: Service, fields: Fields, ticket: Ticket) -> dict[s
     if not target:
         raise RequestError(400, "Value for 'target_lang' not supported.")
     context = fields.text("context")
+    if fields.text("split_sentences") == "nonewlines":  # a line may end inside a sentence
+        texts = [" ".join(line.strip() for line in text.split("\n")) for text in texts]
     given = (texts, source, target, markup, context, ticket)
     found = await service.translate_texts(*given, glossary=glossary)
     return {
@@ -195,16 +203,24 @@ def _markup(fields: Fields) -> Markup:
     tags = fields.text("tag_handling")
     if tags not in ("", "html", "xml"):
         raise RequestError(400, f"tag_handling {tags!r} is not supported; use html or xml")
+    splitting = fields.text("split_sentences", "1")
+    if splitting not in ("0", "1", "default", "nonewlines"):
+        what = f"split_sentences {splitting!r} is not supported; use 0, 1 or nonewlines"
+        raise RequestError(400, what)
+    if (formality := fields.text("formality", "default")) in ("more", "less"):
+        raise RequestError(400, f"formality {formality!r} is not supported; use prefer_{formality}")
     ignored, blocks, inline = (
         frozenset(name.strip().lower() for each in fields.texts(f) for name in each.split(","))
         for f in ("ignore_tags", "splitting_tags", "non_splitting_tags")
     )
     if tags != "xml":
         blocks = inline = frozenset()
-    return Markup(tags, ignored, blocks, inline, fields.text("split_sentences") != "0")
+    return Markup(tags, ignored, blocks, inline, splitting != "0")
 
 
 def _languages(service: Service, kind: str) -> list[dict[str, Any]]:
+    if kind not in ("source", "target"):
+        raise RequestError(400, f"type {kind!r} is not known; use source or target")
     if kind == "target":
         codes = [v for code in service.targets() for v in _VARIANTS.get(code, (code.upper(),))]
     else:

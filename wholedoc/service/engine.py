@@ -148,25 +148,44 @@ class Engine:
         nbest: int = 1,
     ) -> "Future[TranslatedDocument]":
         """Put a document into the queue; raises ``RequestError`` 503 where there is no room."""
-        answer: Future[TranslatedDocument] = Future()
-        given = (sentences, approved or {}, memories, explain, ticket or Ticket(), answer)
-        self._put(_Job(*given, glossary, nbest))
+        documents, given = [(sentences, approved or {})], (memories, ticket or Ticket())
+        (answer,) = self.submit_all(
+            documents, *given, explain=explain, glossary=glossary, nbest=nbest
+        )
         return answer
 
-    def _put(self, job: "_Job | _Call") -> None:
+    def submit_all(
+        self,
+        documents: Sequence[tuple[list[str], Approved]],
+        memories: tuple[TranslationMemory, ...],
+        ticket: Ticket,
+        *,
+        explain: bool = False,
+        glossary: Glossary | None = None,
+        nbest: int = 1,
+    ) -> "list[Future[TranslatedDocument]]":
+        """Put documents of one request into the queue: all of them, or where it is full none."""
+        jobs = [
+            _Job(*document, memories, explain, ticket, Future(), glossary, nbest)
+            for document in documents
+        ]
+        self._put(jobs)
+        return [job.answer for job in jobs]
+
+    def _put(self, jobs: "Sequence[_Job | _Call]") -> None:
         with self._changed:
             if self._closing:
                 raise RequestError(503, "the service is shutting down")
-            if len(self._waiting) >= self.most_waiting:
-                self.counts.refused += 1
+            if jobs and len(self._waiting) >= self.most_waiting:
+                self.counts.refused += len(jobs)
                 raise RequestError(503, "too many documents are waiting; try again in some seconds")
-            self._waiting.append(job)
-            self._changed.notify()
+            self._waiting += jobs
+            self._changed.notify(len(jobs))
 
     def call(self, work: Callable[[], Answer], ticket: Ticket | None = None) -> Answer:
         """Do something with the model in its thread, when its turn has come."""
         answer: Future[Answer] = Future()
-        self._put(_Call(work, ticket or Ticket(), answer))
+        self._put([_Call(work, ticket or Ticket(), answer)])
         return answer.result()
 
     async def wait(self, answer: "Future[Answer]") -> Answer:
@@ -199,9 +218,11 @@ class Engine:
                 loop.call_soon_threadsafe(_release, arrived)
 
     def close(self) -> None:
-        """Translate what is waiting, then end."""
+        """Translate no more than what is under way, of large documents not even that, and end."""
         with self._changed:
             self._closing = True
+            for job in self._waiting:
+                job.ticket.cancelled = True
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -218,20 +239,71 @@ class Engine:
                     return
                 batch = self._take()
             start = time.monotonic()
-            if isinstance(batch, _Call):
-                with one_thread(len(self._threads)):
-                    self._do(batch)
-            elif batch:
-                large = sum(len(job.sentences) for job in batch) > self._together
-                if large or process is None or not self._translate_elsewhere(batch, process):
-                    with one_thread(len(self._threads) if large else 1):
-                        self._translate(batch)
-            self._wake()
+            self._work(batch, process)
             with self._changed:
                 self.counts.busy_seconds += time.monotonic() - start
 
-    def _take(self) -> "list[_Job] | _Call":
-        """The next documents: those that waited long, then small ones, then the others."""
+    def _work(self, batch: "list[_Job] | _Call", process: TranslatingProcess | None) -> None:
+        """Answer a batch."""
+        if isinstance(batch, _Call):
+            with one_thread(len(self._threads)):
+                self._do(batch)
+        elif batch and self._is_long(batch[0]):
+            self._translate_in_parts(batch[0], process)
+        elif batch:
+            large = sum(len(job.sentences) for job in batch) > self._together
+            if large or process is None or not self._translate_elsewhere(batch, process):
+                with one_thread(len(self._threads) if large else 1):
+                    self._translate(batch)
+        self._wake()
+
+    def _is_long(self, job: "_Job | _Call") -> bool:
+        """Whether others need not wait for all of a document: its sentences are independent."""
+        return (
+            isinstance(job, _Job)
+            and len(job.sentences) > self._together
+            and not self.translator.reads_documents
+        )
+
+    def _translate_in_parts(self, job: _Job, process: TranslatingProcess | None) -> None:
+        """Translate a long document, with what came meanwhile and is short between its parts."""
+        if not job.answer.set_running_or_notify_cancel():
+            return
+        search = self.translator.config.search
+        try:
+            stream = self.translator.stream(
+                job.sentences,
+                replace(search, beam=max(search.beam, job.nbest)),
+                job.nbest,
+                approved=job.approved,
+                memories=job.memories,
+                glossary=job.glossary,
+                together=self._together,
+                explain=job.explain,
+            )
+            while True:
+                with one_thread(len(self._threads)):
+                    if next(stream, None) is None:
+                        break
+                if job.ticket.cancelled or self._closing:
+                    raise RequestError(503, "the client has left, or the service ends")
+                with self._changed:
+                    batch = self._take(short=True) if self._waiting else []
+                self._work(batch, process)
+            job.answer.set_result(stream.document)
+        except Exception as error:  # noqa: BLE001 (it goes to the one who waits for the answer)
+            job.answer.set_exception(error)
+        with self._changed:
+            self.counts.cancelled += job.ticket.cancelled
+            self.counts.documents += 1
+            self.counts.sentences += len(job.sentences)
+            self.counts.batches += 1
+
+    def _take(self, *, short: bool = False) -> "list[_Job] | _Call":
+        """The next documents: those that waited long, then small ones, then the others.
+
+        Only ``short`` ones are taken between the parts of a long one.
+        """
         gone = [job for job in self._waiting if job.ticket.cancelled]
         for job in gone:
             job.answer.cancel()
@@ -241,7 +313,11 @@ class Engine:
             self._waiting = []
             return []
         now = time.monotonic()
-        order = sorted(left, key=lambda job: (now - job.since < _AGED, not job.small, job.since))
+        wanted = [job for job in left if not (short and self._is_long(job))]
+        if not wanted:
+            self._waiting = left
+            return []
+        order = sorted(wanted, key=lambda job: (now - job.since < _AGED, not job.small, job.since))
         first, size = order[0], 0
         if isinstance(first, _Call):
             self._waiting = [job for job in left if job is not first]
@@ -357,18 +433,10 @@ class Caller:
         """Put documents into the queue; their translations are to come."""
         if self.ticket.cancelled:
             raise RequestError(499, "the client has left")
-        return [
-            self.engine.submit(
-                sentences,
-                approved,
-                self.memories,
-                self.ticket,
-                explain=explain,
-                glossary=self.glossary,
-                nbest=nbest,
-            )
-            for sentences, approved in documents
-        ]
+        given = self.memories, self.ticket
+        return self.engine.submit_all(
+            documents, *given, explain=explain, glossary=self.glossary, nbest=nbest
+        )
 
     def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
         """Where the words of a sentence's translation come from in the source."""

@@ -77,8 +77,8 @@ class Glossaries:
             if len(self._stored) >= self._most or size > self._most_characters:
                 what = f"{self._most:,} glossaries or {self._most_characters:,} characters of terms"
                 raise RequestError(_FULL, f"no room: at most {what} are kept; delete some first")
-            self._stored[stored.number] = stored
             self._save(stored)
+            self._stored[stored.number] = stored
         return stored
 
     def find(self, number: str) -> StoredGlossary:

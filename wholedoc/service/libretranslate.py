@@ -59,6 +59,7 @@ def make_router(service: Service, runner: Runner) -> APIRouter:
     async def download_file(number: str, key: str, name: str) -> Response:
         """A translated file."""
         document = service.stored(number, key)
+        document.fetched = True
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{_quoted(name)}"}
         return Response(document.data, headers=headers, media_type="application/octet-stream")
 

@@ -21,16 +21,18 @@ from wholedoc.service import apertium, api, deepl, libretranslate, opus_cat
 from wholedoc.service.arrivals import Arrivals, connection_class, make_room_for_files
 from wholedoc.service.core import Limits, Service
 from wholedoc.service.errors import RequestError
-from wholedoc.service.web import Runner, Shape, refuse, shape_of
+from wholedoc.service.web import Runner, Shape, note_failure, refuse, shape_of
 from wholedoc.service.workbench import Workbench
 
 _GRACE = 30  # seconds for answers that are on their way when the service is told to end
+_SWEEP = 60.0  # seconds
 _THREADS = 512  # requests that wait for their answers at once; the queues are what limits work
 
 # Which dialect a path belongs to: its beginning in lower case, the method where only one, the
 # shape of errors.
 _SHAPES: list[tuple[str, str, Shape]] = [
     ("/v2/", "", deepl.shape_error),
+    ("/v3/", "", deepl.shape_error),
     ("/mtrestservice/", "", opus_cat.shape_error),
     ("/translate", "GET", apertium.shape_error),
     ("/listpairs", "", apertium.shape_error),
@@ -44,10 +46,13 @@ def make_app(service: Service, token: str = "") -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        sweeper = asyncio.create_task(_sweep(service, bench))
         yield
+        sweeper.cancel()
+        bench.cancel()
+        service.close()  # first: others wait for its answers
         bench.close()
         runner.close()
-        service.close()
 
     app = FastAPI(
         title="wholedoc",
@@ -68,17 +73,28 @@ def make_app(service: Service, token: str = "") -> FastAPI:
     app.add_middleware(Arrivals, most_bytes=limits.sent_bytes, seconds=limits.sent_seconds)
     app.add_middleware(_Counting, answers=app.state.answers)
     _add_health(app, service)
-    app.router.routes.extend(api.make_page_router().routes)  # last: it answers whatever is left
+    app.router.routes.extend(api.make_page_router().routes)
     return app
 
 
+async def _sweep(service: Service, bench: Workbench) -> None:
+    """Drop what has been kept for too long, from time to time."""
+    while True:
+        await asyncio.sleep(_SWEEP)
+        service.drop_old()
+        bench.drop_old()
+
+
 class _Counting:
-    """Counts the answers by their status."""
+    """Counts the answers by their status; a HEAD is answered as a GET."""
 
     def __init__(self, app: ASGIApp, answers: "Counter[int]") -> None:
         self._app, self._answers = app, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server leaves the body out
+
         async def count(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._answers[message["status"]] += 1
@@ -102,6 +118,12 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         places = ", ".join(str(each["loc"][-1]) for each in error.errors())
         return refuse(RequestError(422, f"{places}: not what it should be"), shape_of(request))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        note_failure(error)
+        what = "this should not have happened; please report it"
+        return refuse(RequestError(500, what), shape_of(request))
 
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:

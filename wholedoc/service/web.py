@@ -166,15 +166,24 @@ def check_access(request: Request, fields: Fields) -> None:
     if not token and _is_rebound(request):
         what = f"{request.url.hostname} is no name of this service; ask for localhost"
         raise RequestError(403, f"{what}, or start it with --token")
-    if request.method != "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+    if request.method != "GET" and _is_of_another_site(request):
         raise RequestError(403, "pages of other sites may not send anything here")
-    if not token or request.url.path.startswith(_OPEN):
+    if not token or request.scope["path"].startswith(_OPEN):
         return
     header = request.headers.get("authorization", "")
     sent = (fields.text(name) for name in fields.names if name.lower() in _TOKEN_FIELDS)
     given = [header.partition(" ")[2], *sent]
     if not any(compare_digest(each.encode(), token.encode()) for each in given):
         raise RequestError(403, "the token is missing or wrong")
+
+
+def _is_of_another_site(request: Request) -> bool:
+    """Whether a page of another site sends this: browsers say so, or at least whose page it is."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
+    if site is not None:
+        return site == "cross-site"
+    is_page = origin == "null" or origin.startswith(("http://", "https://"))
+    return is_page and origin.partition("://")[2] != request.headers.get("host")
 
 
 def _is_rebound(request: Request) -> bool:
@@ -309,6 +318,10 @@ async def _result(task: "asyncio.Future[Any]", shape: Shape) -> Response:
         return JSONResponse(await task)
     except (RequestError, UserError) as error:
         return refuse(error, shape)
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
+        return refuse(RequestError(409, "the document was closed, or the service ends"), shape)
     except Exception as error:  # noqa: BLE001 (it is our fault, and said to be)
         note_failure(error)
         return refuse(RequestError(500, "this should not have happened; please report it"), shape)
@@ -343,7 +356,7 @@ def refuse(error: RequestError | UserError, shape: Shape) -> JSONResponse:
 def shape_of(request: Request) -> Shape:
     """The shape of errors at the path of a request: that of the dialect it belongs to."""
     shapes: list[tuple[str, str, Shape]] = request.app.state.shapes
-    path, method = request.url.path.lower(), request.method
+    path, method = request.scope["path"].lower(), request.method
     return next(s for start, only, s in shapes if path.startswith(start) and only in ("", method))
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -89,11 +89,15 @@ class Workbench:
         self._folder = Path(tempfile.mkdtemp(prefix="wholedoc-"))
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="wholedoc-workbench")
 
-    def close(self) -> None:
-        """End, and drop all documents."""
+    def cancel(self) -> None:
+        """Translate nothing any more."""
         for document in list(self._documents.values()):
             document.caller.ticket.cancelled = True
             document.tell("closed")
+
+    def close(self) -> None:
+        """End, and drop all documents."""
+        self.cancel()
         self._pool.shutdown(wait=True, cancel_futures=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -125,6 +129,8 @@ class Workbench:
 
     def find(self, number: str) -> OpenDocument:
         """An open document."""
+        with self._lock:
+            self.drop_old()
         document = self._documents.get(number)
         if document is None:
             raise RequestError(404, "there is no such document; it may have been closed")
@@ -142,13 +148,18 @@ class Workbench:
 
     def _make_room(self, size: int) -> None:
         """Close documents that nobody has used; raises where that leaves no room for ``size``."""
-        limit = time.monotonic() - _KEPT_SECONDS
-        for number in [n for n, each in self._documents.items() if each.used < limit]:
-            shutil.rmtree(self._documents.pop(number).folder, ignore_errors=True)
+        self.drop_old()
         limits = self.service.limits
         size += sum(each.size for each in self._documents.values())
         if len(self._documents) >= limits.open_documents or size > limits.kept_bytes:
             raise RequestError(503, "too many documents are open; close some of them first")
+
+    def drop_old(self) -> None:
+        """Close documents that nobody has used for long."""
+        limit = time.monotonic() - _KEPT_SECONDS
+        for number in [n for n, each in self._documents.items() if each.used < limit]:
+            if (document := self._documents.pop(number, None)) is not None:
+                shutil.rmtree(document.folder, ignore_errors=True)
 
     def _translate(self, document: OpenDocument) -> None:
         """Translate a document, and tell as its sentences come."""
@@ -157,6 +168,8 @@ class Workbench:
                 self._stream(document, dict(document.text.approved))
         except (RequestError, UserError) as error:
             document.tell("error", message=str(error))
+        except CancelledError:  # it was closed meanwhile
+            document.tell("closed")
         except Exception as error:  # noqa: BLE001 (its text may hold what the document says)
             note_failure(error)
             document.tell("error", message="the document could not be translated")
