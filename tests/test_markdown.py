@@ -106,7 +106,7 @@ def test_blocks_of_html_are_read_as_pages_are() -> None:
     [
         ("::: warning\nBeware\n:::", ["::: warning", "⏎", "⏎", ":::"]),
         ('!!! note "Title"\n    Beware', ["!!! note ", "⏎"]),
-        ("Term\n: What it means", ["⏎", ": "]),
+        ("Term\n: What it means", [": "]),
         ("Note: this. Oh!!! note", []),
     ],
 )
@@ -456,3 +456,15 @@ def test_any_new_text_is_read_again(new: str, shape: str) -> None:
 def test_dashes_alone_are_text_in_every_block(shape: str, text: str) -> None:
     written = Markdown(shape.format("Wort").encode(), "a.md", "", "").write([(text,)])
     assert [plain(s.source) for s in Markdown(written, "a.md", "", "").segments] == [text]
+
+
+def test_notes_and_definitions_are_paragraphs_of_their_own() -> None:
+    """Whatever stands before them; a note of one word is no address of a link."""
+    text = "Save[^1] it.\n\n[^1]: Ctrl+S\n[^2]: See\nabove.\n\nTerm\n: One.\n: Two.\n\n[x]: y\n"
+    file = read(text)
+    found = [plain(segment.source).strip() for segment in file.segments]
+    assert found == ["Save it.", "Ctrl+S", "See above.", "Term", "One.", "Two."]
+    assert file.write([segment.source for segment in file.segments]).decode() == text
+    upper = [tuple(p.upper() if isinstance(p, str) else p for p in s.source) for s in file.segments]
+    written = file.write(upper).decode()
+    assert written == text.upper().replace("[X]: Y", "[x]: y")

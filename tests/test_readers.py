@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -1186,3 +1187,43 @@ def test_hidden_files_of_a_folder_are_no_change(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert before is not None
     assert fingerprint(CorpusFiles(str(tmp_path))) == before
+
+
+def read_units(path: Path, units: str, head: str = "", encoding: str = "UTF-8") -> list[Any]:
+    """The pairs of a TMX file of these units."""
+    start = f'<?xml version="1.0" encoding="{encoding}"?><tmx><header srclang="{head}"/><body>'
+    path.write_bytes(f"{start}{units}</body></tmx>".encode(encoding))
+    return [(pair.src, pair.trg) for each in read_corpus(CorpusFiles(str(path))) for pair in each]
+
+
+def unit(*texts: str, attributes: str = "") -> str:
+    """A unit of texts after their languages."""
+    sides = zip(texts[::2], texts[1::2], strict=True)
+    parts = (f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in sides)
+    return f"<tu {attributes}>{''.join(parts)}</tu>"
+
+
+def test_a_memory_may_have_several_countries(tmp_path: Path) -> None:
+    units = unit("de-DE", "a", "en-US", "x") + unit("de-AT", "b", "en-GB", "y")
+    assert read_units(tmp_path / "a.tmx", units, "de-DE") == [("a", "x"), ("b", "y")]
+
+
+def test_a_unit_may_have_several_translations(tmp_path: Path) -> None:
+    units = unit("de", "a", "en", "x", "en", "y", "en", "x")
+    assert read_units(tmp_path / "a.tmx", units, "de") == [("a", "x"), ("a", "y")]
+
+
+def test_any_language_may_be_the_source_of_a_unit(tmp_path: Path) -> None:
+    units = unit("de", "a", "en", "x", attributes='srclang="*all*"')
+    assert read_units(tmp_path / "a.tmx", units, "*all*") == [("a", "x")]
+
+
+def test_lines_of_a_segment_are_not_glued(tmp_path: Path) -> None:
+    units = unit("de", 'a<ph type="lb"/>b', "en", 'x<ph type="lb"/>y')
+    assert read_units(tmp_path / "a.tmx", units) == [("a b", "x y")]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "windows-1252", "iso-8859-15"])
+def test_a_memory_is_in_the_encoding_that_it_names(tmp_path: Path, encoding: str) -> None:
+    units = unit("de", "Tür", "en", "é")
+    assert read_units(tmp_path / "a.tmx", units, encoding=encoding) == [("Tür", "é")]

@@ -253,6 +253,20 @@ def test_the_same_file_twice_changes_nothing(path: Path) -> None:
         assert memory.version != version
 
 
+def test_a_corrected_file_takes_the_place_of_its_mistakes(path: Path) -> None:
+    add(path, document("d", ("a", "x"), ("a", "x"), ("b", "z")), document("e", ("a", "x")))
+    counts = add(path, document("d", ("a", "x"), ("a", "y"), ("b", "w")))
+    assert (counts.entries, counts.known, counts.replaced) == (2, 1, 2)
+    with TranslationMemory.open(path) as memory:
+        assert found(memory, "a") == [(100, "x"), (100, "y")]  # it stands elsewhere too
+        assert found(memory, "b") == [(100, "w")]
+        assert [entry.trg for entry in memory.entries()] == ["x", "y", "w"]
+    counts = add(path, document("d", ("c", "v")))  # another text at that place: both stay
+    assert (counts.entries, counts.replaced) == (1, 0)
+    with TranslationMemory.open(path) as memory:
+        assert len(list(memory.entries())) == 4
+
+
 def test_pieces_of_a_document_go_on_counting(path: Path) -> None:
     add(path, document("d", ("a", "x")), document("e", ("b", "y")), document("d", ("c", "z")))
     with TranslationMemory.open(path) as memory:
@@ -726,7 +740,7 @@ def test_build_add_search_stats_and_remove(cli: Cli) -> None:
     done = cli("build", "m", *LINES, "--src-language", "de", "--trg-language", "en", "--json")
     assert done.code == 0
     assert done.values == {
-        "memory": "m", "pairs": 3, "entries": 2, "duplicates": 1, "known": 0,
+        "memory": "m", "pairs": 3, "entries": 2, "duplicates": 1, "known": 0, "replaced": 0,
         "missing_translations": 0, "overlong_entries": 0, "broken_characters": 0,
         "first_left_out": "",
     }  # fmt: skip

@@ -216,6 +216,46 @@ def test_dialects_say_that_a_person_has_confirmed() -> None:
     assert not read(text.replace('m:confirmed="1"', 'm:confirmed="0"')).segments[2].approved
 
 
+def test_what_is_approved_is_confirmed_in_the_words_of_its_tool() -> None:
+    for said, done in (
+        ('m:confirmed="0"', 'm:confirmed="1"'),
+        ('m:status="Edited"', 'm:status="ManuallyConfirmed"'),
+    ):
+        text = OLD.replace('approved="yes"', f'xmlns:m="urn:m" {said}').replace(
+            ' state="final"', ""
+        )
+        document = read(text)
+        approve(document, 2)
+        data = document.write([None, None, document.segments[2].target, None, None, None])
+        assert done in unit_of(data, "4")
+        assert read(data.decode()).segments[2].approved
+
+
+def test_what_is_locked_stays() -> None:
+    text = OLD.replace('approved="yes"', 'xmlns:m="urn:m" m:locked="true"')
+    assert [plain(s.source) for s in read(text).segments][2:4] == ["One.", "Two."]
+    cut = CUT.replace("SEGS", SEGS.replace('id="2"', 'id="2" locked="true"'))
+    document = read(cut)
+    assert [plain(s.source) for s in document.segments] == ["One."]
+    assert b'<mrk mtype="seg" mid="2"/></target>' in document.write([("Erstens.",)])
+
+
+def test_a_machine_s_text_is_no_match_of_a_memory() -> None:
+    before = '<sdl:seg id="2" conf="Draft" origin="tm" percent="100" struct-match="true"/>'
+    document = read(CUT.replace("SEGS", SEGS.replace('<sdl:seg id="2"/>', before)))
+    data = document.write([None, ("Zwei.",)]).decode()
+    assert '<sdl:seg id="2" conf="Draft" origin="mt"/>' in data
+
+
+@pytest.mark.parametrize("code", ['<x id="9" ctype="lb"/>', '<ph id="9" subType="xlf:lb"/>'])
+def test_words_around_the_end_of_a_line_are_two(code: str) -> None:
+    document = read(OLD.replace("Press ", f"Press{code}"))
+    assert plain(document.segments[0].source) == "Press the  key now"
+    data = document.write([s.source if n == 0 else None for n, s in enumerate(document.segments)])
+    target = unit_of(data, "1").partition("<target")[2]
+    assert f"Press{code}" in target
+
+
 @pytest.mark.parametrize(
     ("said", "stays"),
     [

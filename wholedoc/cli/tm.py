@@ -203,7 +203,11 @@ def _report(source: "Iterable[Document]") -> "Iterator[Document]":
 
 def _format_counts(memory: Path, counts: "AddCounts") -> str:
     text = f"{memory}: {counts.entries:,} new entries from {counts.pairs:,} pairs"
-    more = {"duplicates": counts.duplicates, "known before": counts.known}
+    more = {
+        "duplicates": counts.duplicates,
+        "known before": counts.known,
+        "in the place of others": counts.replaced,
+    }
     return ", ".join([text, *(f"{n:,} {name}" for name, n in more.items() if n)])
 
 

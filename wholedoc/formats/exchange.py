@@ -1,5 +1,6 @@
 """Translated sentences for other tools: XLIFF 2.0 and TMX 1.4."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +46,9 @@ def write_tmx(pairs: Sequence[Pair], name: str, src_language: str, trg_language:
     }  # fmt: skip
     etree.SubElement(root, "header", header)
     body = etree.SubElement(root, "body")
+    today = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for pair in pairs:
-        unit = etree.SubElement(body, "tu")
+        unit = etree.SubElement(body, "tu", changedate=today)
         etree.SubElement(unit, "prop", type="x-document").text = clean_text(name)
         for language, text in ((src_language, pair.src), (trg_language, pair.trg)):
             variant = etree.SubElement(unit, "tuv", {_LANG: language})

@@ -39,6 +39,8 @@ _BREAK = re.compile(r"[ \t]*\\?\n[ \t]*")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:?")
 # What begins a line in dialects of Markdown: a box, the title of one, a definition.
 _LINE_MARK = re.compile(r":{3,}[^\n]*|!!![ \t]+[\w-]+[ \t]*|:[ \t]+(?=\S)")
+# A line that begins a paragraph of its own there: a footnote, or the definition of a term.
+_OWN_LINE = re.compile(r"\[\^[^\]\s]+\]:|:[ \t]+\S")
 # A picture whose description is plain, and does not name its definition.
 _PICTURE = re.compile(
     r"!\[((?:[^\\\[\]`*_<>&~|\n]|\\[!-/:-@\[-`{-~]|&\#124;)*+)(\](?:\(|\[[^\]]).*)", re.DOTALL
@@ -333,7 +335,21 @@ def _make_parser(where: str) -> MarkdownIt:
     parser.core.ruler.before("inline", "size", partial(_check_sizes, where))
     table = _rule_of(parser.block.ruler, "table")
     parser.block.ruler.at("table", _recording_table(table), {"alt": ["paragraph", "reference"]})
+    paragraph = _rule_of(parser.block.ruler, "paragraph")
+    parser.block.ruler.before(
+        "reference", "note", partial(_note, paragraph), {"alt": ["paragraph", "reference"]}
+    )
     return parser
+
+
+def _note(
+    paragraph: Callable[..., bool], state: StateBlock, start: int, end: int, silent: bool
+) -> bool:
+    """A footnote or a definition: a paragraph that begins in the middle of another, too."""
+    line = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]]
+    if not _OWN_LINE.match(line) or state.is_code_block(start):
+        return False
+    return silent or paragraph(state, start, end, silent)
 
 
 def _check_sizes(where: str, state: StateCore) -> None:

@@ -40,6 +40,7 @@ _MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")
 _CONFIRMED = {"confirmed": ("1",), "status": ("ManuallyConfirmed", "Proofread")}
 _SDL_APPROVED = ("ApprovedTranslation", "ApprovedSignOff")
 _SDL_TRANSLATED = "Translated"
+_MATCHED = ("percent", "origin-system", "text-match", "struct-match")
 _UNFINISHED = (
     *("new", "needs-translation", "needs-adaptation", "needs-l10n"),
     *("needs-review-translation", "needs-review-adaptation", "needs-review-l10n"),
@@ -229,12 +230,22 @@ def _find_slots(root: Element) -> Iterator[_Slot]:
 
 
 def _is_translated(unit: Element) -> bool:
-    """Whether a unit is to be translated: what the nearest element around it says."""
+    """Whether a unit is to be translated: what the nearest element around it says, and no lock."""
+    if _is_locked(unit):
+        return False
     for element in (unit, *unit.iterancestors()):
         said = element.get("translate")
         if said is not None:
             return bool(said != "no")
     return True
+
+
+def _is_locked(element: Element) -> bool:
+    """Whether a tool has locked a unit or a segment, by an attribute of its own."""
+    return any(
+        etree.QName(name).localname == "locked" and value.lower() in ("true", "locked", "yes", "1")
+        for name, value in element.attrib.items()
+    )
 
 
 def _find_segments(unit: Element) -> Iterator[_Slot]:
@@ -259,8 +270,12 @@ def _find_marks(unit: Element) -> Iterator[_Slot]:
     if not marks or (target is not None and not targets and _read(target).content):
         yield _Slot(unit, source, target, False, approved, unfinished)
         return
-    said = {seg.get("id"): seg.get("conf", "Draft") for seg in unit.iter("{*}seg")}
+    segs = list(unit.iter("{*}seg"))
+    said = {seg.get("id"): seg.get("conf", "Draft") for seg in segs}
+    locked = {seg.get("id") for seg in segs if _is_locked(seg)}
     for mid, mark in marks.items():
+        if mid in locked:
+            continue
         found = targets.get(mid)
         stands = approved, unfinished or (found is not None and found.get(_NOTE) == MACHINE_STATE)
         if mid in said:  # of each segment, which says more than the unit
@@ -420,11 +435,16 @@ def _number(
             last = pieces[closes[n]]
             marked[n] = _Marked(piece, None if isinstance(last, str) else last)
         else:
-            is_break = piece.kind == "break"
-            shown = "⏎" if is_break else f"<{_label(piece.element)}/>"
+            is_break = piece.kind == "break" or _is_break(piece.element)
+            shown = "⏎" if piece.kind == "break" else f"<{_label(piece.element)}/>"
             parts.append(Tag("alone", n, shown, space=is_break))
             marked[n] = _Marked(piece, None)
     return _renumbered(normalised(parts), marked)
+
+
+def _is_break(element: Element) -> bool:
+    """Whether a code ends a line: words on its sides are two."""
+    return element.get("ctype") == "lb" or element.get("subType") in ("xlf:lb", "xlf:pb")
 
 
 def _renumbered(content: Content, marked: dict[int, _Marked]) -> tuple[Content, dict[int, _Marked]]:
@@ -509,6 +529,10 @@ def _mark_part(slot: _Slot, target: Element, approved: bool) -> None:
             del target.attrib[_NOTE]
     elif not approved:
         seg.set("conf", "Draft")
+        if seg.get("origin") is not None:
+            seg.set("origin", "mt")
+        for name in _MATCHED:  # what it said of a text that is no more
+            seg.attrib.pop(name, None)
     elif seg.get("conf") not in _SDL_APPROVED:
         seg.set("conf", _SDL_TRANSLATED)
     if not approved and slot.unit.get("approved") == "yes":
@@ -536,6 +560,9 @@ def _mark_unit(unit: Element, target: Element, approved: bool) -> None:
         target.set("state-qualifier", "mt-suggestion")
     elif not _is_approved(unit, target):
         unit.set("approved", "yes")
+        for name in unit.attrib:
+            if name.startswith("{") and (done := _CONFIRMED.get(etree.QName(name).localname)):
+                unit.set(name, done[0])
         for name, known in (("state", _UNFINISHED), ("state-qualifier", _SUGGESTED)):
             if target.get(name) in known:
                 del target.attrib[name]

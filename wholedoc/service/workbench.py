@@ -272,7 +272,10 @@ class Workbench:
         return list(dict.fromkeys(found.text for found in engine.call(work)))
 
     def fetch(self, document: OpenDocument, kind: str) -> tuple[bytes, str]:
-        """The translated document and its name: in its format, or its sentences for other tools."""
+        """The translated document and its name: in its format, or its sentences for other tools.
+
+        TMX has those that were approved: what is in a memory is taken for a person's.
+        """
         done = document.done
         stem = PurePath(document.name).stem
         languages = document.caller.src_language, document.caller.trg_language
@@ -288,7 +291,8 @@ class Workbench:
         if kind == "xliff":
             return write_xliff(pairs, document.name, *languages), f"{stem}.xlf"
         if kind == "tmx":
-            return write_tmx(pairs, document.name, *languages), f"{stem}.tmx"
+            approved = [pair for pair in pairs if pair.approved]
+            return write_tmx(approved, document.name, *languages), f"{stem}.tmx"
         raise RequestError(400, f"{kind!r} is none of original, xliff and tmx")
 
     def _write(self, document: OpenDocument) -> bytes:

@@ -49,6 +49,8 @@ class AddCounts:
     """Pairs that were entries already and are now counted once more."""
     known: int = 0
     """Pairs that the memory already has from this very place."""
+    replaced: int = 0
+    """Translations of the same sentence at this very place that they are put in the place of."""
     missing_translations: int = 0
     """Left out: nothing on one side."""
     overlong_entries: int = 0
@@ -71,7 +73,7 @@ class AddCounts:
 
     def add(self, other: "AddCounts") -> None:
         """Sum up with those of another addition."""
-        for name in ("pairs", "entries", "duplicates", "known"):
+        for name in ("pairs", "entries", "duplicates", "known", "replaced"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("missing_translations", "overlong_entries", "broken_characters"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -95,6 +97,7 @@ class _Addition:
         self._origin = clean_text(origin)
         self._source = source or origin
         self._batch = _Batch()
+        self._begun: set[int] = set()  # documents that the memory had before
         # Of each document: its id, how many pairs of it have been read, and the key of the last.
         self._documents: dict[str, tuple[int, int, int]] = {}
 
@@ -142,15 +145,38 @@ class _Addition:
             "SELECT id, ?, ?, ?, ? FROM entries WHERE src_key = ? AND trg_key = ?",
             batch.occurrences,
         ).rowcount
+        self._replace(batch)
         self.counts.entries += max(new, 0)  # -1 where there was no row
         self.counts.duplicates += max(places, 0) - max(new, 0)
         self.counts.known += len(batch.occurrences) - max(places, 0)
 
+    def _replace(self, batch: _Batch) -> None:
+        """Drop other translations of the same sentences at the same places: they were corrected."""
+        corrected = [
+            (number, place, src_key, trg_key)
+            for number, place, _, _, src_key, trg_key in batch.occurrences
+            if number in self._begun
+        ]
+        if not corrected:
+            return
+        stale = (
+            "FROM occurrences WHERE document = ? AND place = ? AND entry IN "
+            "(SELECT id FROM entries WHERE src_key = ? AND trg_key <> ?)"
+        )
+        many = self._database.executemany
+        many(f"INSERT OR IGNORE INTO removed SELECT entry {stale}", corrected)
+        self.counts.replaced += max(many(f"DELETE {stale}", corrected).rowcount, 0)
+        drop_removed(self._database)
+
     def _find_document(self, name: str) -> int:
         key = self._origin, clean_text(name)
-        self._database.execute("INSERT OR IGNORE INTO documents (origin, name) VALUES (?, ?)", key)
+        insert = "INSERT OR IGNORE INTO documents (origin, name) VALUES (?, ?)"
+        is_new = self._database.execute(insert, key).rowcount > 0
         found = "SELECT id FROM documents WHERE origin = ? AND name = ?"
-        return int(self._database.execute(found, key).fetchone()[0])
+        number = int(self._database.execute(found, key).fetchone()[0])
+        if not is_new:
+            self._begun.add(number)
+        return number
 
     def _note_place(self, document: Document, place: int, pair: SentencePair) -> None:
         if not self.counts.first_left_out:
@@ -290,8 +316,9 @@ class MemoryWriter:
         """Add the pairs of documents: all of them, safe on the disk when this returns, or none.
 
         A document may come in several pieces. A pair that the memory has from the same origin,
-        document and place changes nothing, so a file may be added again. ``source`` names the
-        file in reports where it is not the origin.
+        document and place changes nothing, so a file may be added again; another translation of
+        the same sentence at that place takes its place, as that of a file that was corrected.
+        ``source`` names the file in reports where it is not the origin.
         """
         with self.together():
             addition = _Addition(self._database, origin, source)
@@ -324,8 +351,7 @@ class MemoryWriter:
                 "DELETE FROM occurrences WHERE document IN (SELECT id FROM going)"
             ).rowcount
             execute("DELETE FROM documents WHERE id IN (SELECT id FROM going)")
-            execute("DELETE FROM removed WHERE id IN (SELECT entry FROM occurrences)")
-            execute("DELETE FROM entries WHERE id IN (SELECT id FROM removed)")
+            drop_removed(self._database)
         return count
 
     @contextmanager
@@ -396,6 +422,12 @@ class MemoryWriter:
     def _meta(self, key: str) -> Any:
         found = "SELECT value FROM meta WHERE key = ?"
         return self._database.execute(found, (key,)).fetchone()[0]
+
+
+def drop_removed(database: sqlite3.Connection) -> None:
+    """Of the entries that were removed somewhere, drop those that stand nowhere any more."""
+    database.execute("DELETE FROM removed WHERE id IN (SELECT entry FROM occurrences)")
+    database.execute("DELETE FROM entries WHERE id IN (SELECT id FROM removed)")
 
 
 def copy_memory(source: Path, target: Path) -> None:

@@ -84,7 +84,8 @@ def collect(parser: expat.XMLParserType, path: Path, found: deque[Found]) -> Ite
 
 def make_parser(path: Path) -> expat.XMLParserType:
     """Makes a parser that refuses entities; its caller says what to do with elements."""
-    parser = expat.ParserCreate("UTF-8")
+    declared = _ONE_BYTE.match(read_head(path))  # expat reads these as they say
+    parser = expat.ParserCreate(None if declared else "UTF-8")
     parser.buffer_text = True
 
     def refuse_entity(name: str, *_: object) -> None:
@@ -99,6 +100,9 @@ def make_parser(path: Path) -> expat.XMLParserType:
     return parser
 
 
+_ONE_BYTE = re.compile(
+    r"<\?xml[^>]*encoding\s*=\s*[\"'](?:iso-8859-\d+|windows-125\d|us-ascii)[\"']", re.IGNORECASE
+)
 _SGML_TAG = re.compile(
     r"<(/?)(mteval|srcset|refset|tstset|doc|hl|p|poster|seg)\b([^<>]*)>", re.IGNORECASE
 )

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
 
-from wholedoc.corpus.documents import GROUP_SENTENCES, Document, SentencePair
+from wholedoc.corpus.documents import GROUP_SENTENCES, Document, SentencePair, primary_language
 from wholedoc.corpus.readers.inputs import Inputs, choose_sides, find_language, same_language
 from wholedoc.corpus.readers.lines import PairRow, group_rows, one_line
 from wholedoc.corpus.readers.markup import collect, make_parser
@@ -35,7 +35,8 @@ class _Unit:
         self.line = line
         self.document = document
         self.src_language = src_language
-        self.segments: dict[str, str] = {}
+        self.segments: dict[str, list[str]] = {}
+        """The texts of each language: one, or several translations."""
         self.dates = {"": date}
 
 
@@ -102,17 +103,19 @@ def _rows(inputs: Inputs, *, any_order: bool = False) -> Iterator[PairRow]:
             raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
         languages.update(unit.segments)
         if not src_language and not same_language(unit.src_language, trg_language):
-            src_language = unit.src_language
+            src_language = primary_language(unit.src_language)
         src, trg = choose_sides(list(unit.segments), src_language, trg_language)
         if len(unit.segments) > 2 and not (src_language and trg_language):
             what = f"units in {len(unit.segments)} languages ({', '.join(unit.segments)})"
             fix = "say which is the source language and which the target language"
             raise UserError(what, where=f"{path}:{unit.line}", fix=fix)
         if src and trg:  # from here on, a unit without one of the two lacks a translation
-            src_language, trg_language = src_language or src, trg_language or trg
-        texts = {"": "", **unit.segments}
+            src_language = src_language or primary_language(src)
+            trg_language = trg_language or primary_language(trg)
         date = max(unit.dates[""], unit.dates.get(trg, ""))
-        yield PairRow(unit.line, unit.document or "1", texts[src], texts[trg], date)
+        for src_text in unit.segments.get(src, [""]):
+            for trg_text in unit.segments.get(trg, [""]):
+                yield PairRow(unit.line, unit.document or "1", src_text, trg_text, date)
     for wanted in (src_language, trg_language):
         if not find_language(sorted(languages), wanted):
             listed = ", ".join(sorted(languages))
@@ -160,10 +163,12 @@ class _UnitHandlers:
         elif name == "tu":
             given = _lowered(attributes)
             document = next((value for key, value in given.items() if _names_document(key)), "")
-            language = given.get("srclang", self.file_language)
+            language = given.get("srclang", self.file_language).replace("*all*", "")
             line = self.parser.CurrentLineNumber
             self.unit = _Unit(line, document, language, _newest_date(given))
         elif name in _CODES:
+            if name == "ph" and attributes.get("type") == "lb":
+                self.texts.append(" ")
             self.depth += 1
             self.parser.CharacterDataHandler = None
         elif name == "header":
@@ -174,7 +179,9 @@ class _UnitHandlers:
         name = name.lower()
         if name == "seg":
             self.parser.CharacterDataHandler = None
-            self.unit.segments.setdefault(self.language, one_line("".join(self.texts)))
+            texts = self.unit.segments.setdefault(self.language, [])
+            if (text := one_line("".join(self.texts))) not in texts:
+                texts.append(text)
         elif name == "tu":
             self.units.append(self.unit)
         elif name == "prop":
