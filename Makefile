@@ -25,7 +25,7 @@ demo: setup
 	@echo && cat demo/washer-dryer.en.md && echo
 	@echo 'That was demo/washer-dryer.md, translated with a memory of 121 sentences and a glossary of 3 terms.'
 	@echo 'Now without the glossary, on a page: open the address below in a browser, drop demo/washer-dryer.md on it,'
-	@echo 'put right what is wrong in sentence 2 and press Ctrl+Enter: others change, sentence 11 is right then. Ctrl+C here ends it.'
+	@echo 'put right what is wrong in sentence 2 and press Ctrl+Enter: sentences 3, 4 and 11 follow. Ctrl+C here ends it.'
 	@echo 'The model is small and has read software manuals and speeches: other text comes out worse, unless a memory helps.'
 	cd demo && ../$(BIN)/wholedoc serve de-en --tm handbook --port $(or $(DEMO_PORT),8000) --seconds $(or $(DEMO_SECONDS),0)
 

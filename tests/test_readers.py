@@ -1196,7 +1196,7 @@ def read_units(path: Path, units: str, head: str = "", encoding: str = "UTF-8") 
     return [(pair.src, pair.trg) for each in read_corpus(CorpusFiles(str(path))) for pair in each]
 
 
-def unit(*texts: str, attributes: str = "") -> str:
+def unit_of(*texts: str, attributes: str = "") -> str:
     """A unit of texts after their languages."""
     sides = zip(texts[::2], texts[1::2], strict=True)
     parts = (f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in sides)
@@ -1204,26 +1204,26 @@ def unit(*texts: str, attributes: str = "") -> str:
 
 
 def test_a_memory_may_have_several_countries(tmp_path: Path) -> None:
-    units = unit("de-DE", "a", "en-US", "x") + unit("de-AT", "b", "en-GB", "y")
+    units = unit_of("de-DE", "a", "en-US", "x") + unit_of("de-AT", "b", "en-GB", "y")
     assert read_units(tmp_path / "a.tmx", units, "de-DE") == [("a", "x"), ("b", "y")]
 
 
 def test_a_unit_may_have_several_translations(tmp_path: Path) -> None:
-    units = unit("de", "a", "en", "x", "en", "y", "en", "x")
+    units = unit_of("de", "a", "en", "x", "en", "y", "en", "x")
     assert read_units(tmp_path / "a.tmx", units, "de") == [("a", "x"), ("a", "y")]
 
 
 def test_any_language_may_be_the_source_of_a_unit(tmp_path: Path) -> None:
-    units = unit("de", "a", "en", "x", attributes='srclang="*all*"')
+    units = unit_of("de", "a", "en", "x", attributes='srclang="*all*"')
     assert read_units(tmp_path / "a.tmx", units, "*all*") == [("a", "x")]
 
 
 def test_lines_of_a_segment_are_not_glued(tmp_path: Path) -> None:
-    units = unit("de", 'a<ph type="lb"/>b', "en", 'x<ph type="lb"/>y')
+    units = unit_of("de", 'a<ph type="lb"/>b', "en", 'x<ph type="lb"/>y')
     assert read_units(tmp_path / "a.tmx", units) == [("a b", "x y")]
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "windows-1252", "iso-8859-15"])
 def test_a_memory_is_in_the_encoding_that_it_names(tmp_path: Path, encoding: str) -> None:
-    units = unit("de", "Tür", "en", "é")
+    units = unit_of("de", "Tür", "en", "é")
     assert read_units(tmp_path / "a.tmx", units, encoding=encoding) == [("Tür", "é")]
