@@ -112,3 +112,13 @@ def test_what_is_protected_has_a_sign_of_it(text: str) -> None:
 )
 def test_words_between_slashes_are_no_path(text: str, parts: list[str]) -> None:
     assert [text[start:end] for start, end in find_protected(text)] == parts
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["%n", "%L1", "%*d", "%'d", "%%", "{0,date,short}", "{0,number,#.##}", "{name!r}", "{0:>5}",
+     "%{count}", "#{name}", "${name}"],
+)  # fmt: skip
+def test_placeholders_of_other_tools(part: str) -> None:
+    text = f"Nach {part} Dateien, {{siehe unten}}, 50 % von"
+    assert [text[start:end] for start, end in find_protected(text)] == [part]

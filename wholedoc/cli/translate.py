@@ -250,12 +250,14 @@ def _translate_file(
 def segments(
     file: Annotated[str, Argument(metavar="FILE", help="A document.")],
     form: FormatOption = "",
-    language: Annotated[str, Option(help="Of the document, for its sentences.")] = "en",
+    language: Annotated[
+        str, Option(help="Of the document, for its sentences.", show_default="en")
+    ] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Show what is found in a document: its segments, their tags, their sentences."""
     chosen = _choose_format(file, form) or PlainText
-    found = list_segments(read_document(chosen, file, language, ""), language)
+    found = list_segments(read_document(chosen, file, language, ""), language or "en")
     print_result(show_segments(found), {"format": chosen.name, "segments": found}, as_json)
 
 

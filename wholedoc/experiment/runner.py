@@ -331,7 +331,7 @@ def _translate(experiment: Experiment, job: Job, request: Request) -> None:
     figures = _figures(experiment, job, request, passes, seconds)
     figures = replace(
         figures,
-        parameters=sum(p.numel() for p in translator.system.model.parameters()),
+        parameters=sum(p.numel() for p in translator.system.model.parameters() if p.requires_grad),
         src_vocabulary=len(translator.src_vocabulary),
         trg_vocabulary=len(translator.trg_vocabulary),
         shuffled=shuffled is not None,
