@@ -11,10 +11,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "recall" / "results"
 PAPER = ROOT / "bench" / "documents" / "results"
+FIRST, SECOND = "paper-europarl-et-en.json", "paper-europarl-et-en/report.json"
 PRINTED = {
-    "S-NMT": "S-NMT",
-    "control": "S-NMT, more training",
-    "Memory-to-Context": "+both mems, to context",
+    "S-NMT": (SECOND, "S-NMT"),
+    "control": (FIRST, "S-NMT, more training"),
+    "Memory-to-Context, +both": (FIRST, "+both mems, to context"),
+    "Memory-to-Context, +src": (SECOND, "+src mem, to context"),
 }
 PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 SYSTEMS = {
@@ -105,8 +107,8 @@ def test_what_a_neighbour_is_worth(label: str, model: str, cell: str) -> None:
 def test_the_paper_as_printed(label: str, column: str, cell: str) -> None:
     if column == "the paper's BLEU":
         return
-    report = json.loads((PAPER / "paper-europarl-et-en.json").read_text(encoding="utf-8"))
-    name = next(name for start, name in PRINTED.items() if label.startswith(start))
+    file, name = next(found for start, found in PRINTED.items() if label.startswith(start))
+    report = json.loads((PAPER / file).read_text(encoding="utf-8"))
     (table,) = (each for each in report["tables"] if each["name"] == "All systems")
     (row,) = (each for each in table["rows"] if each["label"] == name)
     values = dict(zip(table["columns"], row["values"], strict=True))

@@ -650,7 +650,7 @@ def begin_long(slow: Slow, ticket: Ticket | None = None) -> tuple[Engine, Future
     """An engine of one thread in the middle of a long document."""
     slow.calls.append([])
     engine = Engine(slow, threads=1)  # type: ignore[arg-type]
-    long = engine.submit([f"s{n % 12}" for n in range(200)], ticket=ticket)
+    long = engine.submit([f"s{n % 12}" for n in range(400)], ticket=ticket)
     while slow.calls[-1] != "begun":
         time.sleep(0.01)
     return engine, long
@@ -662,7 +662,7 @@ def test_short_documents_do_not_wait_for_a_long_one(slow: Slow) -> None:
     slow.go.set()
     assert first.result(20).sentences == ["t1"]
     assert not long.done()
-    found, whole = long.result(20), slow.translator.translate([f"s{n % 12}" for n in range(200)])
+    found, whole = long.result(20), slow.translator.translate([f"s{n % 12}" for n in range(400)])
     engine.close()
     assert found == replace(whole, recall=None)
     assert engine.counts.documents == 2

@@ -2,9 +2,9 @@
 
 CORPORA is the folder that holds them, each as PREFIX.LANGUAGE.gz and PREFIX.doc.gz. OUT gets one
 training set (`train`), more sentences for stage 1 (`extra`), a dev set with as many documents of
-each domain as make some 300 sentences (`dev`), and all test sets (`test`). Half of europarl-de-en's dev set is not German: its
-share of dev are the last training documents instead, which are then not trained on. Document names
-begin with their corpus.
+each domain as make some 300 sentences (`dev`), and all test sets (`test`). Half of europarl-de-en's
+dev set is not German: its share of dev are the last training documents instead, which are then not
+trained on. Document names begin with their corpus.
 """
 
 import gzip

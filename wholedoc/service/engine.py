@@ -23,6 +23,7 @@ from wholedoc.tm.memory import TranslationMemory
 _TOGETHER = 128  # sentences under way, divided among threads; more keep the small ones waiting
 _LEAST_TOGETHER = 16  # of a thread: fewer take more time each
 _MOST_PROCESSES = 16  # of a model: each takes 150 MB, and one event loop feeds them all
+_PART = 256  # sentences of a long document, between which short ones are translated
 _SMALL = 4  # sentences of a document that goes before the larger ones
 Answer = TypeVar("Answer")
 _AGED = 2.0  # seconds after which a larger one is next
@@ -261,7 +262,7 @@ class Engine:
         """Whether others need not wait for all of a document: its sentences are independent."""
         return (
             isinstance(job, _Job)
-            and len(job.sentences) > self._together
+            and len(job.sentences) > _PART
             and not self.translator.reads_documents
         )
 
@@ -278,7 +279,7 @@ class Engine:
                 approved=job.approved,
                 memories=job.memories,
                 glossary=job.glossary,
-                together=self._together,
+                together=_PART,
                 explain=job.explain,
             )
             while True:
