@@ -278,6 +278,25 @@ def test_suggestions_take_effect(web: httpx.Client) -> None:
     answer = web.post("/suggest", data={**sent, "s": "my own words"})
     assert answer.json() == {"success": True}
     assert web.post("/translate", data=sent).json() == {"translatedText": "my own words"}
+    web.post("/suggest", data={**sent, "s": "better words"})
+    assert web.post("/translate", data=sent).json() == {"translatedText": "better words"}
+
+
+def test_a_suggestion_of_several_sentences_is_one_for_each(web: httpx.Client) -> None:
+    sent = {"q": "S10 s8. S9 s7.", "source": "de", "target": "en"}
+    answer = web.post("/suggest", data={**sent, "s": "One two. Three four."})
+    assert answer.json() == {"success": True}
+    for text, wanted in (("S9 s7.", "Three four."), (sent["q"], "One two. Three four.")):
+        found = web.post("/translate", data={**sent, "q": text}).json()
+        assert found == {"translatedText": wanted}
+
+
+def test_what_cannot_be_suggested_or_told_apart_is_said(web: httpx.Client) -> None:
+    sent = {"q": "s1 " * 5000, "s": "x", "source": "de", "target": "en"}
+    answer = web.post("/suggest", data=sent)
+    assert (answer.status_code, "over-long" in answer.json()["error"]) == (400, True)
+    twice = {"text": ["s1", "s2"], "target": "en"}
+    assert web.post("/api/documents", json=twice).status_code == 400
 
 
 # Documents that people work on.

@@ -199,9 +199,18 @@ class Service:
         if not text.strip() or not translation.strip():
             raise RequestError(400, "a suggestion has a text and its translation")
         caller = self.choose(source, target, text, Ticket())
-        pair = SentencePair(text, translation, time.strftime("%Y-%m-%dT%H:%M:%S"))
+        sides = (text, caller.src_language), (translation, caller.trg_language)
+        parts = [
+            [side[slice(*span)] for span in split_sentences(side, code)] for side, code in sides
+        ]
+        if len(parts[0]) != len(parts[1]):  # which is whose cannot be told
+            parts = [[text], [translation]]
+        date = time.strftime("%Y-%m-%dT%H:%M:%S")
+        pairs = tuple(SentencePair(src, trg, date) for src, trg in zip(*parts, strict=True))
         with self._lock, MemoryWriter.open(self.suggestions) as writer:
-            writer.add([Document(caller.src_language, (pair,))], "suggestions")
+            counts = writer.add([Document(caller.src_language, pairs)], "suggestions")
+        if counts.left_out:
+            raise RequestError(400, f"not everything was taken: {counts.left_out}")
 
     def close(self) -> None:
         """End, with no more translated than what is under way."""

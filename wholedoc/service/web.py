@@ -57,6 +57,8 @@ class Fields:
         values = self._values.get(name, [])
         if not values or values[0] is None:
             return default
+        if any(value != values[0] for value in values):
+            raise RequestError(400, f"{name} is given more than once")
         if isinstance(values[0], bool | int | float):
             return json.dumps(values[0])
         if not isinstance(values[0], str):
