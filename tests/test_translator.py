@@ -207,6 +207,18 @@ BAD_CALLS: dict[str, tuple[Callable[[Translator], object], str]] = {
     ),
     "a text for all": (lambda t: t.translate_documents("abc"), "documents: 'abc' is not a list of"),
     "bytes": (lambda t: t.translate(["a", b"b"]), r"sentences\[1\]: b'b' is not a text; decode it"),
+    "settings by name": (
+        lambda t: t.translate(["a"], {"beam": 3}),
+        "config: .* give a SearchConfig",
+    ),
+    "a list of approved": (
+        lambda t: t.translate(["a"], approved=["x"]),
+        "approved: .* give transl",
+    ),
+    "no memories": (lambda t: t.translate(["a"], memories=None), "memories: None does not fit"),
+    "a strange memory": (lambda t: t.translate(["a"], memories=[5]), "memories: 5 does not fit"),
+    "a strange glossary": (lambda t: t.translate(["a"], glossary={}), "glossary: {} does not fit"),
+    "no place": (lambda t: t.align(t.translate(["a"]), 5), "place: there is no sentence 5"),
     "a number": (lambda t: t.translate([3]), r"sentences\[0\]: 3 is not a text"),
     "no list": (lambda t: t.translate(None), "sentences: None is not a list of sentences"),
     "passes": (

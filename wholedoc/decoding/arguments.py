@@ -38,6 +38,12 @@ def check_approved(approved: Sequence[Mapping[int, str]], texts: Sequence[Sequen
                 raise UserError(what, where=where, fix="give a text")
 
 
+def check_type(value: object, kind: type | tuple[type, ...], wanted: str, where: str) -> None:
+    """Raise where a value is not of a type; ``wanted`` says what to give."""
+    if not isinstance(value, kind):
+        raise UserError(f"{reprlib.repr(value)} does not fit", where=where, fix=f"give {wanted}")
+
+
 def check_place(place: int, sentences: Sequence[str], where: str) -> None:
     """Raise where a document has no such sentence."""
     if not isinstance(place, int) or not 0 <= place < len(sentences):

@@ -15,6 +15,7 @@ from wholedoc.decoding.arguments import (
     check_document,
     check_documents,
     check_place,
+    check_type,
 )
 from wholedoc.decoding.cells import Recaller
 from wholedoc.decoding.document import Progress
@@ -266,6 +267,9 @@ class Translator:
         """Translation memories, given themselves or by their paths; their languages must fit."""
         if isinstance(memories, str | Path):
             memories = [memories]
+        check_type(memories, Iterable, "a list of memories or of their paths", "memories")
+        for memory in (memories := list(memories)):
+            check_type(memory, (TranslationMemory, str, Path), "a memory or its path", "memories")
         opened = [
             memory if isinstance(memory, TranslationMemory) else TranslationMemory.open(memory)
             for memory in memories
@@ -285,6 +289,7 @@ class Translator:
         """A glossary, given itself or by its path."""
         if glossary is None or isinstance(glossary, Glossary):
             return glossary
+        check_type(glossary, (str, Path), "a Glossary or its path", "glossary")
         data = self.config.data
         return Glossary.read(glossary, data.src_language, data.trg_language)
 
@@ -296,6 +301,10 @@ class Translator:
         protect: bool,
     ) -> Knowledge:
         """What is known of one document."""
+        if approved is not None:
+            check_type(
+                approved, Mapping, "translations by the places of their sentences", "approved"
+            )
         return Knowledge(
             [approved or {}],
             self.open_memories(memories),
@@ -313,7 +322,8 @@ class Translator:
     ) -> Task:
         """One document to translate."""
         document = check_document(sentences, "sentences")
-        config = config or self.config.search
+        config = self.config.search if config is None else config
+        check_type(config, SearchConfig, "a SearchConfig", "config")
         if passes is not None:
             config = replace(config, passes=passes)
         return self._tasks([document], known, config, nbest)[0]
@@ -322,6 +332,7 @@ class Translator:
         self, texts: list[list[str]], known: Knowledge | None, config: SearchConfig, nbest: int
     ) -> list[Task]:
         """Documents to translate, with the model's own memory."""
+        check_type(config, SearchConfig, "a SearchConfig", "config")
         config = build(SearchConfig, asdict(config), where="search settings")
         _check_nbest(nbest, "nbest")
         known = known or Knowledge()
@@ -330,6 +341,7 @@ class Translator:
 
     def align(self, document: TranslatedDocument, place: int) -> list[Origin]:
         """Where the words of a sentence's translation come from in the source."""
+        check_place(place, document.task.sentences, "place")
         text, translation = document.task.sentences[place], document.candidates[place][0]
         return align(text, translation, self.src_vocabulary)
 
