@@ -117,3 +117,15 @@ def test_the_paper_as_printed(label: str, column: str, cell: str) -> None:
     points = series.get(name) or series[f"{name}, seed 1"]
     values |= {"TER": values["TER ↓"], "dev perplexity": min(y for _, y in points)}
     assert cell == f"{values[column]:.2f}"
+
+
+@pytest.mark.parametrize(
+    ("file", "label", "bleu"),
+    [(SECOND, "+src, shuffled", "9.93"), (FIRST, "+both, shuffled", "7.50")],
+)
+def test_what_another_document_gives(file: str, label: str, bleu: str) -> None:
+    report = json.loads((PAPER / file).read_text(encoding="utf-8"))
+    (table,) = (each for each in report["tables"] if each["name"] == "Table 2")
+    (row,) = (each for each in table["rows"] if each["label"] == label)
+    assert row["texts"][0] == bleu
+    assert f"{bleu} BLEU" in PAGE
