@@ -31,6 +31,7 @@ from wholedoc.corpus.readers import (
     read_source_lines,
 )
 from wholedoc.corpus.readers import tmx as tmx_reader
+from wholedoc.corpus.readers.rows import SRC_NAMES, TRG_NAMES
 from wholedoc.errors import UserError
 
 Pairs = list[list[tuple[str, str]]]
@@ -1048,7 +1049,10 @@ ROUND_TRIPS: dict[str, tuple[Callable[[Path, Pairs], CorpusFiles], st.SearchStra
     "marker-lines": (as_markers, plain_text()),
     "empty-lines": (as_empty_lines, plain_text()),
     "triple-bar": (partial(as_rows, row="{} ||| {} ||| {}"), plain_text()),
-    "tsv": (partial(as_rows, row="{}\t{}\t{}"), plain_text()),
+    "tsv": (  # a first row with the name of a column is a header
+        partial(as_rows, row="{}\t{}\t{}"),
+        plain_text().filter(lambda text: text.lower() not in {*SRC_NAMES, *TRG_NAMES}),
+    ),
     "jsonl": (as_json, plain_text() | st.sampled_from(['"', "\\", "{", "|||", "<d>"])),
     "ted": (as_ted, plain_text()),
     "europarl": (as_europarl, plain_text()),
