@@ -141,6 +141,7 @@ REFUSED = [
     ("[set.model]\nhiden = 3", "unknown key model.hiden; did you mean model.hidden?"),
     ("[set.model]\nhidden = 'x'", 'model.hidden = "x" is not a whole number'),
     ("[set]\nmodel = 3", "model must be a section, not 3"),
+    ("[set]\nsearch = 3", "search must be a section, not 3"),
     ("set = 3", "set = 3 is not a section"),
     ("[set.data.train]\nsrc = 'x'", "there is no dev set; add [set.data.dev] with src"),
     ("[larger]\ndocuments = 3", "larger.documents needs the artificial corpus"),

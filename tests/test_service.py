@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from wholedoc.service.errors import RequestError
 from wholedoc.service.languages import detect, primary
 from wholedoc.service.markup import Markup
 from wholedoc.service.server import make_app, run_app
+from wholedoc.service.web import Fields, check_access
 from wholedoc.service.workbench import Workbench, watch
 
 
@@ -418,6 +419,8 @@ def test_what_cannot_be_done_with_a_document(web: httpx.Client) -> None:
          "formality": "less"}}, 400, {"message", "detail"}),
         ("POST", "/v2/translate", {"json": {"text": ["s1"], "target_lang": "EN",
          "split_sentences": "x"}}, 400, {"message", "detail"}),
+        ("POST", "/v2/translate", {"json": {"text": ["s1"], "target_lang": "EN",
+         "formality": "bogus"}}, 400, {"message", "detail"}),
         ("GET", "/v2/languages", {"params": {"type": "x"}}, 400, {"message", "detail"}),
         ("POST", "/v2/document/0", {}, 404, {"message", "detail"}),
         ("GET", "/v2/nothing", {}, 404, {"message", "detail"}),
@@ -507,15 +510,44 @@ def test_a_page_of_another_site_is_told_by_its_origin(web: httpx.Client) -> None
         assert answer.status_code == status
 
 
-def test_the_token_is_asked_for_whatever_the_host_says(learned_toy: Path) -> None:
-    running = Running(Service([Translator.load(learned_toy)]), token="secret")
-    try:
-        sent = {"q": "s1", "source": "de", "target": "en"}
-        headers = {"Host": "localhost/languages?"}
-        answer = httpx.post(f"{running.address}/translate", data=sent, headers=headers)
-        assert answer.status_code in (400, 403)
-    finally:
-        running.stop()
+def test_the_token_is_asked_for_by_the_path_alone() -> None:
+    """Whatever an older Starlette takes for the address, which ``Host`` is a part of."""
+    request = SimpleNamespace(
+        app=SimpleNamespace(state=SimpleNamespace(token="secret")),
+        method="POST",
+        headers={},
+        url=SimpleNamespace(path="/languages", hostname="localhost"),
+        scope={"path": "/translate"},
+    )
+    with pytest.raises(RequestError, match="token"):
+        check_access(request, Fields({}))  # type: ignore[arg-type]
+
+
+def test_what_ends_because_its_document_was_closed_says_so(
+    web: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = web.post("/api/documents", data={"text": "s1", "target": "en"}).json()["id"]
+    events_of(web, number)
+
+    def close(*_: object) -> None:
+        raise CancelledError
+
+    monkeypatch.setattr(Workbench, "approve", close)
+    answer = web.put(f"/api/documents/{number}/sentences/0", data={"text": "x"})
+    assert (answer.status_code, answer.json().keys()) == (409, {"error"})
+
+
+def test_what_should_not_happen_has_the_shape_of_its_dialect(
+    service: Running, web: httpx.Client, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("what was sent")
+
+    monkeypatch.setattr(service.service.glossaries, "make", fail)
+    sent = {"name": "n", "source_lang": "DE", "target_lang": "EN", "entries": "a\tb"}
+    answer = web.post("/v2/glossaries", json=sent)
+    assert (answer.status_code, answer.json().keys()) == (500, {"message", "detail"})
+    assert "what was sent" not in answer.text + capfd.readouterr().err
 
 
 def test_heads_and_paths_that_are_not_there(web: httpx.Client) -> None:

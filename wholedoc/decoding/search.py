@@ -19,7 +19,7 @@ from wholedoc.corpus.vocabulary import BOS, EOS, PAD
 from wholedoc.decoding.predictor import BLOCK, Predictor, Sentences
 from wholedoc.model.decoder import DecoderState
 from wholedoc.model.memory import Readings
-from wholedoc.model.recall import Cells, go_on
+from wholedoc.model.recall import Cells, continue_words
 
 # How dev sentences and the cells of the target memory are translated in training.
 GREEDY = SearchConfig(beam=1)
@@ -152,7 +152,7 @@ class Frontier:
     def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> None:
         """Go on from given rows, each with its next word."""
         if self.recalled is not None:
-            self.begun = self.recalled.go_on(rows, chosen)
+            self.begun = self.recalled.continue_words(rows, chosen)
         self.state = self.state.select(rows)
         self.words = self.sentences.words[chosen]
 
@@ -170,15 +170,17 @@ class _Recalled(NamedTuple):
     logits: Float[Tensor, "row output"]
     total: Float[Tensor, " row"]
 
-    def go_on(self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]) -> Tensor | None:
-        """Of given rows, each with its next word: see :func:`wholedoc.model.recall.go_on`."""
+    def continue_words(
+        self, rows: Int[Tensor, " row"], chosen: Int[Tensor, " row"]
+    ) -> Tensor | None:
+        """What given rows are in the middle of, each with its next word."""
         cells = self.cells
         if not cells.inside.any():
             return None
         of = rows // (len(self.copies) // len(cells.types))
         same = cells.types.gather(1, cells.words)[of] == chosen[:, None]
         probability = (self.logits[rows, chosen] - self.total[rows]).exp()
-        return go_on(self.copies[rows], same, probability, cells.inside[of])
+        return continue_words(self.copies[rows], same, probability, cells.inside[of])
 
 
 def greedy(frontier: Frontier, trace: "Trace") -> None:

@@ -286,7 +286,8 @@ def _check_grid(config: ExperimentConfig, where: str) -> None:
         if base not in (None, BASELINE, *config.systems):
             what = f"systems holds {system}, but not {base}, whose model it takes"
             raise UserError(what, where=where, fix=f"add {base}")
-    keys = {setting.partition("=")[0] for setting in _settings(config.set)}
+    settings = set(_settings(config.set))
+    keys = {setting.partition("=")[0] for setting in settings}
     checks = (
         (not config.seeds, "seeds is empty", "write e.g. seeds = [1, 2]"),
         (
@@ -305,7 +306,7 @@ def _check_grid(config: ExperimentConfig, where: str) -> None:
             "write shuffled = true: the memory systems then translate once more",
         ),
         (
-            config.set.get("search", {}).get("passes") == 0 and set(config.systems) & _DOCUMENTS,
+            "search.passes=0" in settings and set(config.systems) & _DOCUMENTS,
             "with search.passes = 0 every system is the sentence model",
             "set it to at least 1, or leave it out",
         ),

@@ -114,9 +114,9 @@ def _is_trained(experiment: Experiment, job: Job) -> bool:
         ended = read_position(last.checkpoint).finished
         run.check_config(config)
         check_data_unchanged(config, run)
+        same_start = current_versions(config).get("init") == run.load_versions().get("init")
     except UserError:  # there is none, it is damaged, or another one
         return False
-    same_start = current_versions(config).get("init") == run.load_versions().get("init")
     return ended and same_start and (run.recall_file.exists() or not config.tm.fit)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from sentencex import get_sentence_boundaries
 
+from wholedoc.corpus.documents import primary_language
 from wholedoc.formats.protected import Span, find_protected
 
 # The languages whose abbreviations sentencex knows; others are split as a relative of theirs, or
@@ -68,7 +69,7 @@ def _boundaries(text: str, language: str) -> Iterator[Span]:
 
 def describe_splitting(language: str) -> str:
     """What is said of a language that the splitter has no rules for; nothing of the others."""
-    if language.lower().split("-")[0] in KNOWN_LANGUAGES:
+    if primary_language(language) in KNOWN_LANGUAGES:
         return ""
     name = f"the language {language!r}" if language else "a language that is not named"
     return f"sentences are split by general rules: no abbreviations are known for {name}"

@@ -82,9 +82,9 @@ class Recalled(NamedTuple):
     def resume(self, begun: Float[Tensor, "sent row cell"], cells: Cells) -> "Recalled":
         """The same in the middle of words that may have been recalled: c'_k = b_k + (1 − Σ b) c_k.
 
-        ``begun`` is b, which :func:`go_on` makes.
+        ``begun`` is b, which :func:`continue_words` makes.
         """
-        copies = begun + (1 - begun.sum(dim=-1, keepdim=True)) * self.copies
+        copies = _resumed(begun, self.copies)
         types = cells.words[:, None].expand_as(copies)
         shares = torch.zeros_like(self.shares).scatter_add(2, types, copies)
         return Recalled(copies.sum(dim=-1).clamp(max=_LARGEST_GATE), shares, copies)
@@ -107,7 +107,7 @@ class Recall(nn.Module):
     c, a point in the middle of all r', ``scores`` are τ, β, δ, ``gate`` is w. All of it is fitted
     after training, when no weight of the model changes any more. Without cells λ is 0 exactly; so
     it is where no pair is approved and all together have less than half of the sentence (f < 1/2).
-    Inside a word, what :func:`go_on` says of the pieces before it comes first.
+    Inside a word, what :func:`continue_words` says of the pieces before it comes first.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -205,10 +205,10 @@ class Recall(nn.Module):
         same = cells.types.gather(1, cells.words)[:, None] == words[:, :, None]  # (S, J, K)
         begun = [torch.zeros_like(found.copies[:, 0])]
         for j in range(words.shape[1] - 1):
-            copies = begun[j] + (1 - begun[j].sum(dim=-1, keepdim=True)) * found.copies[:, j]
+            copies = _resumed(begun[j], found.copies[:, j])
             by_model = (1 - copies.sum(dim=-1)) * own[:, j].exp()
             probability = by_model + (copies * same[:, j]).sum(dim=-1)
-            begun.append(go_on(copies, same[:, j], probability, cells.inside))
+            begun.append(continue_words(copies, same[:, j], probability, cells.inside))
         return found.resume(torch.stack(begun, dim=1), cells)
 
     def mix(
@@ -220,8 +220,8 @@ class Recall(nn.Module):
     ) -> tuple[Float[Tensor, " row"], Float[Tensor, "row cell"]]:
         """Turn logits of P_model into those of P, in place.
 
-        Each sentence has as many rows as any other; ``begun`` is what :func:`go_on` made of the
-        words before. Returns what makes logits log-probabilities when taken off, and c_k.
+        Each sentence has as many rows as any other; ``begun`` is what :func:`continue_words` made
+        of the words before. Returns what makes logits log-probabilities when taken off, and c_k.
         ``cells.types`` are columns of the logits; no other column changes.
         """
         sentences = len(cells.types)
@@ -240,7 +240,11 @@ class Recall(nn.Module):
         return totals.flatten(), found.copies.flatten(0, 1)
 
 
-def go_on(
+def _resumed(begun: Tensor, copies: Tensor) -> Tensor:
+    return begun + (1 - begun.sum(dim=-1, keepdim=True)) * copies
+
+
+def continue_words(
     copies: Float[Tensor, "row cell"],
     same: Bool[Tensor, "row cell"],
     probability: Float[Tensor, " row"],

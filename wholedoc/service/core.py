@@ -429,8 +429,7 @@ class Service:
 
     def stored(self, number: str, key: str) -> StoredDocument:
         """A document that was sent; raises where there is none of this id and key."""
-        with self._lock:
-            self.drop_old()
+        self.drop_old()
         document = self._documents.get(number)
         if document is None or not secrets.compare_digest(document.key.encode(), key.encode()):
             raise RequestError(404, "there is no document of this id and key")
@@ -443,7 +442,7 @@ class Service:
 
     def _make_room(self, size: int) -> None:
         """Drop documents that are old or fetched; raises where that leaves no room for ``size``."""
-        self.drop_old()
+        self._drop_old()
         size += sum(each.size for each in self._documents.values())
         count = len(self._documents)
         for number, each in list(self._documents.items()):
@@ -457,9 +456,13 @@ class Service:
 
     def drop_old(self) -> None:
         """Drop documents that have been kept for as long as they are kept."""
+        with self._lock:
+            self._drop_old()
+
+    def _drop_old(self) -> None:
         limit = time.monotonic() - self.limits.kept_seconds
         for number in [n for n, each in self._documents.items() if each.since < limit]:
-            self._documents.pop(number, None)
+            del self._documents[number]
 
     @property
     def endings(self) -> list[str]:

@@ -207,8 +207,10 @@ def _markup(fields: Fields) -> Markup:
     if splitting not in ("0", "1", "default", "nonewlines"):
         what = f"split_sentences {splitting!r} is not supported; use 0, 1 or nonewlines"
         raise RequestError(400, what)
-    if (formality := fields.text("formality", "default")) in ("more", "less"):
-        raise RequestError(400, f"formality {formality!r} is not supported; use prefer_{formality}")
+    formality = fields.text("formality", "default")
+    if formality not in ("default", "prefer_more", "prefer_less"):
+        what = f"formality {formality!r} is not supported; use prefer_more or prefer_less"
+        raise RequestError(400, what)
     ignored, blocks, inline = (
         frozenset(name.strip().lower() for each in fields.texts(f) for name in each.split(","))
         for f in ("ignore_tags", "splitting_tags", "non_splitting_tags")

@@ -294,11 +294,9 @@ class Engine:
             job.answer.set_result(stream.document)
         except Exception as error:  # noqa: BLE001 (it goes to the one who waits for the answer)
             job.answer.set_exception(error)
-        with self._changed:
             self.counts.cancelled += job.ticket.cancelled
-            self.counts.documents += 1
-            self.counts.sentences += len(job.sentences)
-            self.counts.batches += 1
+        else:
+            self._count([job])
 
     def _take(self, *, short: bool = False) -> "list[_Job] | _Call":
         """The next documents: those that waited long, then small ones, then the others.
@@ -373,6 +371,9 @@ class Engine:
         for job, result in zip(batch, results, strict=True):
             if job.answer.set_running_or_notify_cancel():
                 job.answer.set_result(result)
+        self._count(batch)
+
+    def _count(self, batch: Sequence[_Job]) -> None:
         with self._changed:
             self.counts.documents += len(batch)
             self.counts.sentences += sum(len(job.sentences) for job in batch)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from simplemma import langdetect
 
+from wholedoc.corpus.documents import primary_language
+
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish",
     "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian",
@@ -29,7 +31,7 @@ _ENOUGH = 2000  # characters that a language is guessed from
 
 def primary(code: str) -> str:
     """The language of a code, without country or script: ``de`` for ``DE-AT`` and ``deu``."""
-    language = code.strip().lower().replace("_", "-").split("-")[0]
+    language = primary_language(code)
     return _SHORT.get(language, language)
 
 

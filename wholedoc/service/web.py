@@ -321,7 +321,7 @@ async def _result(task: "asyncio.Future[Any]", shape: Shape) -> Response:
     except (RequestError, UserError) as error:
         return refuse(error, shape)
     except asyncio.CancelledError:
-        if not task.cancelled():
+        if not task.done():  # it is this request that is cancelled
             raise
         return refuse(RequestError(409, "the document was closed, or the service ends"), shape)
     except Exception as error:  # noqa: BLE001 (it is our fault, and said to be)

@@ -129,8 +129,7 @@ class Workbench:
 
     def find(self, number: str) -> OpenDocument:
         """An open document."""
-        with self._lock:
-            self.drop_old()
+        self.drop_old()
         document = self._documents.get(number)
         if document is None:
             raise RequestError(404, "there is no such document; it may have been closed")
@@ -148,7 +147,7 @@ class Workbench:
 
     def _make_room(self, size: int) -> None:
         """Close documents that nobody has used; raises where that leaves no room for ``size``."""
-        self.drop_old()
+        self._drop_old()
         limits = self.service.limits
         size += sum(each.size for each in self._documents.values())
         if len(self._documents) >= limits.open_documents or size > limits.kept_bytes:
@@ -156,10 +155,13 @@ class Workbench:
 
     def drop_old(self) -> None:
         """Close documents that nobody has used for long."""
+        with self._lock:
+            self._drop_old()
+
+    def _drop_old(self) -> None:
         limit = time.monotonic() - _KEPT_SECONDS
         for number in [n for n, each in self._documents.items() if each.used < limit]:
-            if (document := self._documents.pop(number, None)) is not None:
-                shutil.rmtree(document.folder, ignore_errors=True)
+            shutil.rmtree(self._documents.pop(number).folder, ignore_errors=True)
 
     def _translate(self, document: OpenDocument) -> None:
         """Translate a document, and tell as its sentences come."""
